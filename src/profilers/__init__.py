@@ -1,0 +1,1 @@
+"""Kernels measured on the user own GPU; never imports sizing."""
