@@ -1,0 +1,5 @@
+"""``python -m sizing.cli``."""
+
+from sizing.cli import main
+
+main()

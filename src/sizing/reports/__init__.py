@@ -1,0 +1,1 @@
+"""A plan, or any rows, as text: table, CSV, JSON, Markdown."""
