@@ -1,0 +1,153 @@
+"""A replica that prefills and decodes on the same GPUs: the request rate it carries within its targets."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sizing.batching import Batch, Steps
+from sizing.errors import InputError
+from sizing.workload import Slo, Workload
+
+METHODS = ("additive", "time-share")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaCapacity:
+    """What one replica carries.
+
+    Attributes
+    ----------
+    request_rate_per_s
+        Largest rate within TTFT, TPOT and memory, before headroom. [request/s]
+    saturated_rate_per_s
+        Rate at which the queue grows without end. [request/s]
+    prefill_s
+        Prefill of one mean prompt, alone. [s]
+    decode_gpu_s
+        Decode time that one request costs at the largest batch: OSL x step / batch. [s]
+    limited_by
+        ``tpot``, ``ttft``, ``kv_room``, ``max_num_seqs`` or ``weights_do_not_fit``.
+    method
+        ``additive`` or ``time-share``.
+    """
+
+    request_rate_per_s: float
+    saturated_rate_per_s: float
+    prefill_s: float
+    decode_gpu_s: float
+    limited_by: str
+    method: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """State of one replica at a request rate.
+
+    Attributes
+    ----------
+    ttft_s, tpot_s
+        Mean time to first token and per token after it. [s]
+    concurrency
+        Requests decoding. [request]
+    prefill_share
+        Share of time that goes into prefill. [1]
+    """
+
+    ttft_s: NDArray[np.float64]
+    tpot_s: NDArray[np.float64]
+    concurrency: NDArray[np.float64]
+    prefill_share: NDArray[np.float64]
+
+
+def rate_at_batch_per_s(batch: Batch, workload: Workload, prefill_s: float) -> NDArray[np.float64]:
+    """Request rate that keeps each batch of the curve in flight. [request/s]
+
+    Prefill takes r t_p of each second, so TPOT = t(B) / (1 - r t_p); with Little's law B = r OSL TPOT this
+    solves to r = B / (OSL t(B) + B t_p).
+    """
+    decode = workload.mean_output_tokens * batch.grid_step_s
+    return np.maximum.accumulate(batch.grid_requests / (decode + batch.grid_requests * prefill_s))
+
+
+def load_at_rate(
+    rate_per_s: ArrayLike, batch: Batch, workload: Workload, prefill_s: float, overhead_s: float = 0.0
+) -> Load:
+    """Mean TTFT, TPOT and requests in flight at request rates that one replica carries.
+
+    Parameters
+    ----------
+    rate_per_s
+        Request rates, any shape. [request/s]
+    batch
+        The batching curve.
+    workload
+        Mean lengths.
+    prefill_s
+        Prefill of one mean prompt. [s]
+    overhead_s
+        Time before and after the engine (tokenise, HTTP). [s]
+
+    Notes
+    -----
+    Prompts wait for one another as in M/D/1 (Pollaczek-Khinchine: f t_p / (2 (1 - f))) and for the rest of
+    the decode step under way. Beyond the rate that memory allows, both latencies are infinite.
+    """
+    rate = np.asarray(rate_per_s, dtype=float)
+    curve = rate_at_batch_per_s(batch, workload, prefill_s)
+    concurrency = np.interp(rate, curve, batch.grid_requests, left=batch.grid_requests[0], right=np.inf)
+    share = rate * prefill_s
+    step = np.interp(concurrency, batch.grid_requests, batch.grid_step_s, right=np.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tpot = np.where(share < 1, step / (1 - share), np.inf)
+        wait = np.where(share < 1, share * prefill_s / (2 * (1 - share)), np.inf)
+    return Load(ttft_s=overhead_s + wait + step / 2 + prefill_s, tpot_s=tpot, concurrency=concurrency,
+                prefill_share=share)  # fmt: skip
+
+
+def replica_capacity(
+    workload: Workload, slo: Slo, batch: Batch, steps: Steps, *, method: str = "additive", overhead_s: float = 0.0
+) -> ReplicaCapacity:
+    """Largest request rate one colocated replica sustains within its targets.
+
+    Parameters
+    ----------
+    workload, slo
+        Mean lengths and targets.
+    batch
+        From :func:`sizing.batching.largest_batch`.
+    steps
+        Step times.
+    method
+        ``additive``: prefill and decode seconds of a request at the largest batch add up to one second, r =
+        1 / (t_p + OSL t(B) / B). ``time-share``: largest r with t(B) / (1 - r t_p) <= TPOT where B = r OSL TPOT.
+    overhead_s
+        Time before and after the engine. [s]
+    """
+    if method not in METHODS:
+        raise InputError(f"method: {method!r} is not allowed; choose {' or '.join(METHODS)}")
+    prefill_s = float(steps.prefill_s(workload.mean_input_tokens))
+    if batch.max_requests <= 0 or not np.isfinite(prefill_s):
+        limit = batch.limited_by
+        return ReplicaCapacity(request_rate_per_s=0.0, saturated_rate_per_s=0.0, prefill_s=prefill_s,
+                               decode_gpu_s=float("inf"), limited_by=limit, method=method)  # fmt: skip
+    curve = rate_at_batch_per_s(batch, workload, prefill_s)
+    load = load_at_rate(curve, batch, workload, prefill_s, overhead_s)
+    within_tpot = _largest(curve, load.tpot_s, slo.tpot_s)
+    within_ttft = _largest(curve, load.ttft_s, slo.ttft_s)
+    decode_gpu_s = workload.mean_output_tokens * batch.step_s / batch.max_requests
+    served = within_tpot if method == "time-share" else 1.0 / (prefill_s + decode_gpu_s)
+    rates = {batch.limited_by: served, "ttft": within_ttft}
+    if method == "additive" and batch.limited_by != "tpot":
+        rates["tpot"] = max(within_tpot, served)
+    limited_by = min(rates, key=lambda name: rates[name])
+    return ReplicaCapacity(
+        request_rate_per_s=rates[limited_by], saturated_rate_per_s=float(curve[-1]), prefill_s=prefill_s,
+        decode_gpu_s=decode_gpu_s, limited_by=limited_by, method=method,
+    )  # fmt: skip
+
+
+def _largest(rates: NDArray[np.float64], values: NDArray[np.float64], limit: float) -> float:
+    from sizing.batching import crossing
+
+    return crossing(rates, np.where(np.isfinite(values), values, np.finfo(float).max), limit)
