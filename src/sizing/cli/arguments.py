@@ -1,0 +1,182 @@
+"""The main job's options as text, from the command line and a YAML file, turned into what ``plan`` takes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from sizing import units
+from sizing.assumptions import Assumption, default
+from sizing.errors import InputError, UnknownFile, nearest
+
+LARGEST_CONFIG_BYTES = 1_000_000
+
+
+@dataclass(slots=True, kw_only=True)
+class PlanOptions:
+    """Raw option values; None means not given. The names are the keys of a plan file."""
+
+    model: str | None = None
+    gpu: list[str] | None = None
+    rps: str | None = None
+    input: str | None = None
+    output: str | None = None
+    trace: str | None = None
+    slo_tpot: str | None = None
+    slo_ttft: str | None = None
+    percentile: str | None = None
+    spares: str | None = None
+    utilization: str | None = None
+    memory_utilization: str | None = None
+    weights: str | None = None
+    kv: str | None = None
+    tp: str | None = None
+    pp: str | None = None
+    ep: str | None = None
+    price: list[str] | None = None
+    calibration: str | None = None
+    method: str | None = None
+    engine: str | None = None
+    catalog: str | None = None
+
+    def with_file(self, path: Path) -> "PlanOptions":
+        """These options, filled up from a plan file where they are silent."""
+        filed = read_plan_file(path)
+        merged = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name, value in filed.items():
+            if merged[name] is None or merged[name] == []:
+                merged[name] = value
+        return PlanOptions(**merged)
+
+
+def option_names() -> tuple[str, ...]:
+    """Keys of a plan file."""
+    return tuple(f.name for f in fields(PlanOptions))
+
+
+def read_plan_file(path: Path) -> dict[str, Any]:
+    """Options in a YAML (or JSON) plan file.
+
+    Raises
+    ------
+    UnknownFile
+        No such file.
+    InputError
+        Not YAML, not a mapping, or a key or value that is not allowed.
+    """
+    import yaml
+
+    text = read_text(path, "--config", LARGEST_CONFIG_BYTES)
+    try:
+        document = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        where = getattr(error, "problem_mark", None)
+        line = f", line {where.line + 1}" if where else ""
+        raise InputError(f"--config: {str(path)!r}{line} is not YAML; see `size-inference schema`") from error
+    if not isinstance(document, Mapping):
+        raise InputError(f"--config: {str(path)!r} holds no mapping of options; see `size-inference schema`")
+    return {key: value for key, value in (_checked(path, k, v) for k, v in document.items()) if value is not None}
+
+
+def _checked(path: Path, key: object, value: object) -> tuple[str, Any]:
+    name = str(key).replace("-", "_")
+    names = option_names()
+    if name not in names:
+        raise InputError(
+            f"--config: {str(path)!r} has no option {str(key)!r}; allowed are {', '.join(names)}{nearest(name, names)}"
+        )
+    many = name in ("gpu", "price")
+    if many and isinstance(value, Mapping):
+        return name, [f"{k}={v}" for k, v in value.items()]
+    if many and isinstance(value, list):
+        return name, [_scalar(path, name, v) for v in value]
+    scalar = None if value is None else _scalar(path, name, value)
+    return name, [scalar] if many and scalar is not None else scalar
+
+
+def _scalar(path: Path, name: str, value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InputError(f"--config: {str(path)!r}, {name}: {units.shown(value)} is not a text or a number")
+    return str(value)
+
+
+def read_text(path: Path, option: str, largest_bytes: int) -> str:
+    """Text of a file that a user named; refuses folders, binaries and giants."""
+    try:
+        if path.is_dir():
+            raise InputError(f"{option}: {str(path)!r} is a folder; give a file")
+        if path.stat().st_size > largest_bytes:
+            raise InputError(f"{option}: {str(path)!r} is larger than {largest_bytes:,} bytes; give a smaller file")
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        raise UnknownFile(f"{option}: no file {str(path)!r}{_near_files(path)}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{option}: {str(path)!r} is not UTF-8 text; save it as UTF-8") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"{option}: {units.shown(path)} can't be read; give a readable file") from error
+
+
+def _near_files(path: Path) -> str:
+    try:
+        return nearest(path.name, [p.name for p in path.parent.iterdir()][:1000])
+    except OSError:
+        return ""
+
+
+class Asked:
+    """Collects the value of each option, and the assumption for each that was not given."""
+
+    def __init__(self, options: PlanOptions) -> None:
+        self.options, self.assumed, self.notes = options, list[Assumption](), list[str]()
+
+    def number(self, name: str, parse: Any) -> float:
+        """Value of an option, or its default with the assumption noted."""
+        text = getattr(self.options, name)
+        if text is None:
+            self.assumed.append(default(name))
+            return float(default(name).value)  # type: ignore[arg-type]
+        return float(parse(text, option(name)))
+
+    def target_s(self, name: str) -> float:
+        """A latency target; a bare number means milliseconds and a note says so."""
+        text = getattr(self.options, name)
+        if text is None:
+            self.assumed.append(default(name))
+            return float(default(name).value)  # type: ignore[arg-type]
+        seconds, bare = units.slo_s(text, option(name))
+        if bare:
+            self.notes.append(f"{option(name)} {text}: a bare number means milliseconds")
+        return seconds
+
+
+def option(name: str) -> str:
+    """The option of that name as it is typed."""
+    return "--" + name.replace("_", "-")
+
+
+def positive_rate(text: str, what: str) -> float:
+    """A rate above zero."""
+    return units.positive(units.rate_per_s(text, what), what, "a rate such as 20, 20/s or 1200/min")
+
+
+def positive_count(text: str, what: str) -> float:
+    """A token count of at least one."""
+    value = units.count(text, what)
+    if value < 1:
+        raise units.UnitError(f"{what}: {units.shown(text)} is below 1; write a number of tokens such as 2000 or 4k")
+    return value
+
+
+def prices(items: Sequence[str] | None) -> dict[str, float] | float | None:
+    """``4`` for every GPU, or ``h100=3.2`` for one."""
+    if not items:
+        return None
+    named: dict[str, float] = {}
+    for item in items:
+        gpu, equals, text = item.partition("=")
+        if not equals:
+            if len(items) > 1:
+                raise InputError(f"--price: {item!r} among several is not allowed; write GPU=USD for each")
+            return units.usd_per_hour(item, "--price")
+        named[gpu.strip()] = units.usd_per_hour(text, f"--price {gpu.strip()}")
+    return named

@@ -1,0 +1,163 @@
+"""Which GPUs, how many, configured how, at what cost, for this model, traffic and latency targets."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sizing import units
+from sizing.cli.arguments import Asked, PlanOptions, positive_count, positive_rate, prices
+from sizing.cli.output import emit
+
+Text = str | None
+
+
+def _option(help_text: str, *names: str) -> Any:
+    return typer.Option(*names, help=help_text, show_default=False)
+
+
+def command(  # noqa: PLR0913 - one parameter an option is how typer reads them
+    context: typer.Context,
+    model: Annotated[Text, _option("Catalogue name, Hugging Face id, folder with config.json, or a config.json.", "--model", "-m")] = None,
+    gpu: Annotated[list[str] | None, _option("GPU; repeat for several.", "--gpu", "-g")] = None,
+    rps: Annotated[Text, _option("Requests a second: 20, 20/s, 1200/min.")] = None,
+    input: Annotated[Text, _option("Mean input tokens: 2000, 4k (4000), 4K (4096).")] = None,
+    output: Annotated[Text, _option("Mean output tokens.")] = None,
+    trace: Annotated[Text, _option("Traffic trace; rate and lengths are read from it.")] = None,
+    slo_tpot: Annotated[Text, _option("Time per output token: 20ms.")] = None,
+    slo_ttft: Annotated[Text, _option("Time to first token: 1s.")] = None,
+    percentile: Annotated[Text, _option("Share of requests that must meet the targets, in percent; mean if left out.")] = None,
+    spares: Annotated[Text, _option("Spare replicas.")] = None,
+    utilization: Annotated[Text, _option("Share of capacity planned for: 0.85 or 85%.")] = None,
+    memory_utilization: Annotated[Text, _option("Share of GPU memory the engine may use.")] = None,
+    weights: Annotated[Text, _option("Weight format: bf16, fp8, int4, nvfp4, ...; the checkpoint's own if left out.")] = None,
+    kv: Annotated[Text, _option("KV cache format: auto, bf16, fp8.")] = None,
+    tp: Annotated[Text, _option("Tensor parallel GPUs; 1 to 8 are tried if left out.")] = None,
+    pp: Annotated[Text, _option("Pipeline stages.")] = None,
+    ep: Annotated[Text, _option("Expert parallel ranks.")] = None,
+    price: Annotated[list[str] | None, _option("USD per GPU and hour, or GPU=USD; repeat for several.")] = None,
+    calibration: Annotated[Text, _option("Efficiency constants: a name, or a file made by `calibrate`.")] = None,
+    method: Annotated[Text, _option("additive or time-share.")] = None,
+    engine: Annotated[Text, _option("vllm, sglang or trtllm.")] = None,
+    catalog: Annotated[Text, _option("TOML file with GPUs, models and prices of your own.")] = None,
+    config: Annotated[Path | None, _option("YAML file with any of these options.")] = None,
+    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
+    out: Annotated[Path | None, _option("Write the result to this file, whole or not at all.", "--out", "-o")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the arithmetic for the first GPU, step by step.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:  # fmt: skip
+    """Plan a fleet from traffic and latency targets."""
+    if context.invoked_subcommand is not None:
+        return
+    if version:
+        from sizing import __version__
+
+        emit(f"size-inference {__version__}\n")
+        return
+    options = PlanOptions(
+        model=model, gpu=gpu, rps=rps, input=input, output=output, trace=trace, slo_tpot=slo_tpot, slo_ttft=slo_ttft,
+        percentile=percentile, spares=spares, utilization=utilization, memory_utilization=memory_utilization,
+        weights=weights, kv=kv, tp=tp, pp=pp, ep=ep, price=price, calibration=calibration, method=method,
+        engine=engine, catalog=catalog,
+    )  # fmt: skip
+    raise typer.Exit(_run(options.with_file(config) if config else options, format, out, explain, quiet))
+
+
+def _run(options: PlanOptions, format: str, out: Path | None, explain: bool, quiet: bool) -> int:
+    """Plan, print, and give the exit code: 0 a plan, 3 infeasible."""
+    from sizing.planner import plan
+    from sizing.reports import REPORTS
+    from sizing.reports.table import verdict
+
+    render = REPORTS.get(format)
+    if options.catalog:
+        from sizing.catalog import overlay
+
+        overlay(Path(options.catalog))
+    arguments, notes = plan_arguments(options)
+    answer = plan(**arguments)
+    answer = replace(answer, notes=(*notes, *answer.notes))
+    if explain:
+        from sizing.reports.explain import explain as explained
+
+        text = explained(answer)
+    else:
+        text = verdict(answer) + "\n" if quiet else render(answer)
+    emit(text, out)
+    if answer.best is None and (quiet or format != "table"):
+        print(verdict(answer), file=sys.stderr)  # noqa: T201
+    return 0 if answer.best is not None else 3
+
+
+def plan_arguments(options: PlanOptions) -> tuple[dict[str, Any], list[str]]:
+    """Arguments of :func:`sizing.plan`, and notes, from raw options."""
+    from sizing.deployment import EngineSettings, NumberFormats
+    from sizing.fleet import Targets
+    from sizing.workload import Slo
+
+    asked = Asked(options)
+    workload = _traffic(asked)
+    percentile = units.count(options.percentile, "--percentile") if options.percentile else None
+    slo = Slo(ttft_s=asked.target_s("slo_ttft"), tpot_s=asked.target_s("slo_tpot"), percentile=percentile)
+    targets = Targets(
+        utilization=asked.number("utilization", units.fraction), spares=int(asked.number("spares", _spares))
+    )
+    share = asked.number("memory_utilization", units.fraction)
+    arguments = {
+        "model": options.model,
+        "workload": workload,
+        "slo": slo,
+        "gpus": options.gpu or None,
+        "parallelism": _layout(options),
+        "formats": NumberFormats(weights=options.weights, kv=options.kv or "auto"),
+        "settings": EngineSettings(engine=options.engine or "vllm", memory_utilization=share),
+        "targets": targets,
+        "prices": prices(options.price),
+        "calibration": options.calibration,
+        "method": options.method,
+        "assumed": tuple(asked.assumed),
+    }
+    return arguments, asked.notes
+
+
+def _traffic(asked: Asked) -> Any:
+    """Workload from a trace and the options; an option given beside a trace wins."""
+    from sizing.workload import Workload
+
+    if asked.options.trace is None:
+        return Workload(
+            request_rate_per_s=asked.number("rps", positive_rate),
+            input_tokens=asked.number("input", positive_count),
+            output_tokens=asked.number("output", positive_count),
+        )
+    from sizing.workload import read_trace
+
+    seen = read_trace(Path(asked.options.trace)).to_workload()
+    options = asked.options
+    changes = {
+        "request_rate_per_s": positive_rate(options.rps, "--rps") if options.rps else None,
+        "input_tokens": positive_count(options.input, "--input") if options.input else None,
+        "output_tokens": positive_count(options.output, "--output") if options.output else None,
+    }
+    asked.notes.append(
+        f"trace {asked.options.trace}: {seen.request_rate_per_s:.3g} requests/s, "
+        f"{seen.mean_input_tokens:,.0f} tokens in, {seen.mean_output_tokens:,.0f} out"
+    )
+    return replace(seen, **{k: v for k, v in changes.items() if v is not None})
+
+
+def _spares(text: str, what: str) -> int:
+    return units.whole(text, what, 0, 10**6)
+
+
+def _layout(options: PlanOptions) -> Any:
+    """Parallelism when any of it was given; None lets the planner choose."""
+    from sizing.deployment import Parallelism
+
+    given = {n: getattr(options, n) for n in ("tp", "pp", "ep") if getattr(options, n) is not None}
+    if not given:
+        return None
+    return Parallelism(**{n: units.whole(v, f"--{n}", 1, 512) for n, v in given.items()})

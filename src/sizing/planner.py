@@ -1,0 +1,418 @@
+"""The way of the data in one function: from traffic and targets to replicas, spares and cost."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sizing.architecture import Model, read_model
+from sizing.assumptions import DEFAULT_GPUS, DEFAULT_MODEL, Assumption, default
+from sizing.batching import Batch, largest_batch
+from sizing.calibration import Calibration, calibration as load_calibration
+from sizing.catalog import Gpu, gpu as catalog_gpu, price, resolve_gpu
+from sizing.cost import Cost, price_fleet
+from sizing.deployment import Deployment, EngineSettings, NumberFormats, Parallelism
+from sizing.errors import Infeasible, InputError
+from sizing.fleet import Fleet, Spares, Targets, size_fleet, size_spares
+from sizing.memory import MemoryBudget, memory_budget
+from sizing.replica.colocated import Load, ReplicaCapacity, load_at_rate, replica_capacity
+from sizing.steptime import StepModel, step_model
+from sizing.workload import Slo, Workload
+
+SCHEMA_VERSION = "1.0"
+#: GPUs of a replica that are tried, smallest first: tensor parallel inside a node, then pipeline stages.
+LAYOUTS = tuple(
+    Parallelism(tp=tp, pp=pp) for tp, pp in ((1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 4), (8, 8))
+)
+
+COLUMNS = (
+    "gpu", "replicas", "gpus_per_replica", "layout", "serving_gpus", "spare_gpus", "total_gpus", "ttft_s", "tpot_s",
+    "utilization", "limited_by", "requests_per_s_per_replica", "concurrency_per_replica", "usd_per_gpu_hour",
+    "usd_per_hour", "usd_per_million_output_tokens",
+)  # fmt: skip
+
+REMEDIES = {
+    "weights_do_not_fit": "put a replica on more GPUs (--tp), store weights in fewer bits (--weights fp8), or take a "
+    "GPU with more memory",
+    "kv_room": "shorten the context, store the KV cache in FP8 (--kv fp8), or put a replica on more GPUs (--tp)",
+    "tpot": "relax --slo-tpot, put a replica on more GPUs (--tp), store weights in fewer bits (--weights fp8), or take "
+    "a GPU with more memory bandwidth",
+    "ttft": "relax --slo-ttft, shorten the prompt, put a replica on more GPUs (--tp), or take a GPU with more compute",
+    "layout": "choose a tensor parallel size that divides the attention heads and fits the node",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """A deployment that meets the targets, stage by stage."""
+
+    deployment: Deployment
+    memory: MemoryBudget
+    steps: StepModel
+    batch: Batch
+    replica: ReplicaCapacity
+    fleet: Fleet
+    spares: Spares
+    load: Load
+    cost: Cost
+
+    @property
+    def serving_gpus(self) -> int:
+        """GPUs that carry the traffic. [gpu]"""
+        return self.fleet.replicas * self.deployment.gpus
+
+    @property
+    def spare_gpus(self) -> int:
+        """GPUs that stand by. [gpu]"""
+        return self.spares.replicas * self.deployment.gpus
+
+    @property
+    def total_gpus(self) -> int:
+        """GPUs to buy or rent. [gpu]"""
+        return self.serving_gpus + self.spare_gpus
+
+    def to_record(self) -> dict[str, object]:
+        """One flat row with the unit in each key."""
+        return {
+            "gpu": self.deployment.gpu.id,
+            "replicas": self.fleet.replicas,
+            "gpus_per_replica": self.deployment.gpus,
+            "layout": str(self.deployment.parallelism),
+            "serving_gpus": self.serving_gpus,
+            "spare_gpus": self.spare_gpus,
+            "total_gpus": self.total_gpus,
+            "ttft_s": float(self.load.ttft_s),
+            "tpot_s": float(self.load.tpot_s),
+            "utilization": self.fleet.utilization,
+            "limited_by": self.replica.limited_by,
+            "requests_per_s_per_replica": self.replica.request_rate_per_s,
+            "concurrency_per_replica": float(self.load.concurrency),
+            "usd_per_gpu_hour": self.cost.usd_per_gpu_hour,
+            "usd_per_hour": self.cost.usd_per_hour,
+            "usd_per_million_output_tokens": self.cost.usd_per_million_output_tokens,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """A deployment that can't serve the workload, the limit that says so, and what would help."""
+
+    deployment: Deployment
+    limit: str
+    reason: str
+    remedy: str
+
+    def to_record(self) -> dict[str, object]:
+        """One flat row."""
+        return {
+            "gpu": self.deployment.gpu.id,
+            "layout": str(self.deployment.parallelism),
+            "limit": self.limit,
+            "reason": self.reason,
+            "remedy": self.remedy,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The answer: one evaluation a GPU, the cheapest first, and what was assumed.
+
+    Attributes
+    ----------
+    evaluations
+        Feasible candidates, cheapest first; those without a price last.
+    rejected
+        One candidate a GPU that has no feasible one.
+    assumptions
+        Every number that the caller did not give.
+    notes
+        What short names were taken for, and warnings of the model.
+    """
+
+    model: Model
+    workload: Workload
+    slo: Slo
+    targets: Targets
+    calibration: str
+    evaluations: tuple[Evaluation, ...]
+    rejected: tuple[Rejected, ...]
+    assumptions: tuple[Assumption, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> str:
+        """``feasible`` or ``infeasible``."""
+        return "feasible" if self.evaluations else "infeasible"
+
+    @property
+    def best(self) -> Evaluation | None:
+        """The cheapest candidate, or None."""
+        return self.evaluations[0] if self.evaluations else None
+
+    def require(self) -> Evaluation:
+        """The cheapest candidate.
+
+        Raises
+        ------
+        Infeasible
+            No candidate meets the targets.
+        """
+        if not self.evaluations:
+            raise Infeasible("; ".join(f"{r.deployment.gpu.id}: {r.reason}" for r in self.rejected))
+        return self.evaluations[0]
+
+    def pareto(self, *keys: str) -> tuple[Evaluation, ...]:
+        """Candidates that no other beats in every key of their records (less is better)."""
+        records = [e.to_record() for e in self.evaluations]
+        for key in keys:
+            if records and key not in records[0]:
+                raise InputError(f"pareto: no column {key!r}; choose from {', '.join(records[0])}")
+        points = np.array([[np.inf if r[k] is None else r[k] for k in keys] for r in records], dtype=float)
+        beaten = [bool(np.any(np.all(points <= p, axis=1) & np.any(points < p, axis=1))) for p in points]
+        return tuple(e for e, worse in zip(self.evaluations, beaten, strict=True) if not worse)
+
+    @staticmethod
+    def columns() -> tuple[str, ...]:
+        """Keys of a candidate's record, in order."""
+        return COLUMNS
+
+    def to_records(self) -> list[dict[str, object]]:
+        """One flat row a candidate."""
+        return [e.to_record() for e in self.evaluations]
+
+    def to_dict(self) -> dict[str, object]:
+        """The plan as one document with a schema version."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "status": self.status,
+            "model": self.model.name,
+            "calibration": self.calibration,
+            "request_rate_per_s": self.workload.request_rate_per_s,
+            "input_tokens": self.workload.mean_input_tokens,
+            "output_tokens": self.workload.mean_output_tokens,
+            "slo_ttft_s": self.slo.ttft_s,
+            "slo_tpot_s": self.slo.tpot_s,
+            "slo_percentile": self.slo.percentile,
+            "candidates": self.to_records(),
+            "rejected": [r.to_record() for r in self.rejected],
+            "assumptions": [
+                {"name": a.name, "value": a.value, "unit": a.unit, "basis": a.basis, "source": a.source}
+                for a in self.assumptions
+            ],
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of every candidate alike."""
+
+    workload: Workload
+    slo: Slo
+    targets: Targets
+    method: str
+    max_num_seqs: int = 1024
+
+
+def evaluate(
+    deployment: Deployment, question: Question, efficiency: Calibration, usd_per_gpu_hour: float | None
+) -> Evaluation | Rejected:
+    """One deployment against the targets, top to bottom: memory, steps, batch, replica, fleet, spares, cost."""
+    workload, slo, targets = question.workload, question.slo, question.targets
+    memory = memory_budget(deployment)
+    steps = step_model(deployment, efficiency)
+    batch = largest_batch(workload, slo, memory, steps, question.max_num_seqs)
+    replica = replica_capacity(workload, slo, batch, steps, method=question.method)
+    if replica.request_rate_per_s <= 0:
+        return rejected(deployment, memory, batch, replica, slo)
+    fleet = size_fleet(workload, replica, targets)
+    spares = size_spares(fleet, targets)
+    gpus = (fleet.replicas + spares.replicas) * deployment.gpus
+    return Evaluation(
+        deployment=deployment, memory=memory, steps=steps, batch=batch, replica=replica, fleet=fleet, spares=spares,
+        load=load_at_rate(fleet.rate_per_replica_per_s, batch, workload, replica.prefill_s),
+        cost=price_fleet(gpus, usd_per_gpu_hour, workload),
+    )  # fmt: skip
+
+
+def rejected(
+    deployment: Deployment, memory: MemoryBudget, batch: Batch, replica: ReplicaCapacity, slo: Slo
+) -> Rejected:
+    """Why this deployment can't serve the workload, and the nearest change that would."""
+    limit = replica.limited_by
+    if limit in ("weights_do_not_fit", "kv_room"):
+        short = memory.shortfall_bytes
+        limit = "weights_do_not_fit" if short > 0 else "kv_room"
+        reason = (
+            f"weights and overhead need {short / 1e9:.1f} GB more per GPU than there is"
+            if short > 0
+            else "not one request of this length fits the KV room"
+        )
+    elif limit == "ttft":
+        reason = f"prefill of one prompt takes {replica.prefill_s * 1e3:.0f} ms, above TTFT {slo.ttft_s * 1e3:.0f} ms"
+    else:
+        least = float(batch.grid_step_s[0]) * 1e3
+        reason = f"one request alone decodes in {least:.1f} ms a token, above TPOT {slo.tpot_s * 1e3:.1f} ms"
+    return Rejected(deployment=deployment, limit=limit, reason=reason, remedy=REMEDIES.get(limit, REMEDIES["tpot"]))
+
+
+def layouts(model: Model, gpu: Gpu) -> tuple[Parallelism, ...]:
+    """Layouts worth trying: tensor parallel sizes that divide the heads and stay inside a node."""
+    node = max(gpu.gpus_per_node, 1)
+    heads = {m.heads for m in (layer.mixer for layer in model.layers) if m is not None and m.heads}
+    fits = [p for p in LAYOUTS if p.tp <= node and all(h % p.tp == 0 for h in heads)]
+    return tuple(fits) or (Parallelism(),)
+
+
+def plan(
+    model: str | Model | None = None,
+    *,
+    workload: Workload | None = None,
+    slo: Slo | None = None,
+    gpus: Sequence[str] | None = None,
+    parallelism: Parallelism | None = None,
+    formats: NumberFormats | None = None,
+    settings: EngineSettings | None = None,
+    targets: Targets | None = None,
+    prices: Mapping[str, float] | float | None = None,
+    calibration: str | Calibration | None = None,
+    method: str | None = None,
+    assumed: Sequence[Assumption] = (),
+) -> Plan:
+    """Which GPUs, how many, configured how, at what cost, for this model, traffic and latency targets.
+
+    Parameters
+    ----------
+    model
+        Catalogue name, folder with config.json, config.json, or a :class:`sizing.Model`.
+    workload
+        Request rate and lengths. [request/s], [token]
+    slo
+        TTFT and TPOT targets. [s]
+    gpus
+        Catalogue names; short names are resolved and noted.
+    parallelism
+        Layout of a replica; None tries TP 1 to 8 and takes the cheapest.
+    formats, settings
+        Number formats, engine and its settings.
+    targets
+        Target utilisation and spare replicas.
+    prices
+        USD per GPU and hour, one for all or by GPU name; None takes the catalogue's. [USD/h]
+    calibration
+        Name or file of efficiency constants.
+    method
+        ``additive`` or ``time-share``, see :func:`sizing.replica_capacity`.
+    assumed
+        Assumptions that the caller already made, to be listed with those made here.
+
+    Raises
+    ------
+    InputError
+        An argument is out of range.
+    UnknownModel, UnknownGpu
+        A name is not in the catalogue.
+    """
+    listed = list(assumed)
+
+    def use(name: str, value: object, fallback: object) -> object:
+        if value is None:
+            listed.append(default(name))
+        return fallback if value is None else value
+
+    the_model = model if isinstance(model, Model) else read_model(str(use("model", model, DEFAULT_MODEL)))
+    the_workload = workload if workload is not None else _default_workload(listed)
+    the_slo = slo if slo is not None else _default_slo(listed)
+    names = tuple(use("gpus", gpus, DEFAULT_GPUS))  # type: ignore[arg-type, call-overload]
+    the_targets = targets if targets is not None else _default_targets(listed)
+    the_settings = settings if settings is not None else EngineSettings()
+    if the_settings.memory_utilization is None:
+        listed.append(default("memory_utilization"))
+        the_settings = _with_utilization(the_settings)
+    question = Question(
+        workload=the_workload, slo=the_slo, targets=the_targets, method=str(use("method", method, "additive"))
+    )
+    ids, notes = _resolve(names)
+    best: list[Evaluation] = []
+    worst: list[Rejected] = []
+    calibration_name = calibration if isinstance(calibration, str) else "rule-of-thumb"
+    for name in ids:
+        gpu = catalog_gpu(name)
+        efficiency = (
+            calibration if isinstance(calibration, Calibration) else load_calibration(calibration_name, gpu=gpu)
+        )
+        usd = _price(name, prices, listed)
+        tried = [
+            evaluate(
+                Deployment(model=the_model, gpu=gpu, parallelism=layout, formats=formats or NumberFormats(),
+                           settings=the_settings), question, efficiency, usd,
+            )
+            for layout in ((parallelism,) if parallelism else layouts(the_model, gpu))
+        ]  # fmt: skip
+        good = [t for t in tried if isinstance(t, Evaluation)]
+        if good:
+            best.append(min(good, key=lambda e: (e.total_gpus, e.deployment.gpus)))
+        else:
+            worst.append(tried[-1])  # type: ignore[arg-type]
+    ranked = sorted(best, key=_rank)
+    return Plan(
+        model=the_model, workload=the_workload, slo=the_slo, targets=the_targets, calibration=calibration_name,
+        evaluations=tuple(ranked), rejected=tuple(worst), assumptions=tuple(listed),
+        notes=(*notes, *the_model.warnings),
+    )  # fmt: skip
+
+
+def _rank(evaluation: Evaluation) -> tuple[float, int]:
+    usd = evaluation.cost.usd_per_hour
+    return (float("inf") if usd is None else usd, evaluation.total_gpus)
+
+
+def _default_workload(listed: list[Assumption]) -> Workload:
+    rate, isl, osl = (default(n) for n in ("rps", "input", "output"))
+    listed += [rate, isl, osl]
+    return Workload(request_rate_per_s=rate.value, input_tokens=isl.value, output_tokens=osl.value)  # type: ignore[arg-type]
+
+
+def _default_slo(listed: list[Assumption]) -> Slo:
+    listed += [default("slo_ttft"), default("slo_tpot"), default("percentile")]
+    return Slo()
+
+
+def _default_targets(listed: list[Assumption]) -> Targets:
+    listed += [default("utilization"), default("spares")]
+    return Targets()
+
+
+def _with_utilization(settings: EngineSettings) -> EngineSettings:
+    from dataclasses import replace
+
+    return replace(settings, memory_utilization=default("memory_utilization").value)  # type: ignore[arg-type]
+
+
+def _resolve(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Catalogue ids of GPU names, each once, and notes on what short names were taken for."""
+    ids: list[str] = []
+    notes: list[str] = []
+    for name in names:
+        found, note = resolve_gpu(name)
+        if found not in ids:
+            ids.append(found)
+        if note:
+            notes.append(note)
+    return tuple(ids), tuple(notes)
+
+
+def _price(name: str, prices: Mapping[str, float] | float | None, listed: list[Assumption]) -> float | None:
+    """Price of one GPU: the caller's, else the catalogue's, listed as an assumption."""
+    if isinstance(prices, int | float):
+        return float(prices)
+    if prices is not None:
+        for key, usd in prices.items():
+            if resolve_gpu(key)[0] == name:
+                return float(usd)
+    fact = price(name)
+    if fact is None:
+        return None
+    listed.append(Assumption(name=f"price {name}", value=fact.value, unit=fact.unit, basis=fact.basis,
+                             source=fact.source))  # fmt: skip
+    return float(fact.value)  # type: ignore[arg-type]
