@@ -1,0 +1,123 @@
+"""Schemas of what goes in and out as files: the plan file and the plan document. Pydantic loads only here."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Quantity = str | int | float
+Number = float | None
+
+
+def _key(text: str) -> object:
+    return Field(default=None, description=text)
+
+
+class PlanFile(BaseModel):
+    """A plan file (``--config plan.yaml``): the options of the main job, by name."""
+
+    model_config = ConfigDict(extra="forbid", title="size-inference plan file")
+
+    model: Annotated[str | None, _key("catalogue name, Hugging Face id, folder or config.json")] = None
+    gpu: Annotated[str | list[str] | None, _key("one GPU or a list")] = None
+    rps: Annotated[Quantity | None, _key("requests a second: 20, 20/s, 1200/min")] = None
+    input: Annotated[Quantity | None, _key("mean input tokens")] = None
+    output: Annotated[Quantity | None, _key("mean output tokens")] = None
+    trace: Annotated[str | None, _key("traffic trace")] = None
+    slo_tpot: Annotated[Quantity | None, _key("time per output token: 20ms")] = None
+    slo_ttft: Annotated[Quantity | None, _key("time to first token: 1s")] = None
+    percentile: Annotated[Quantity | None, _key("share of requests within the targets, in percent")] = None
+    spares: Annotated[Quantity | None, _key("spare replicas")] = None
+    utilization: Annotated[Quantity | None, _key("share of capacity planned for")] = None
+    memory_utilization: Annotated[Quantity | None, _key("share of GPU memory the engine may use")] = None
+    weights: Annotated[str | None, _key("weight format")] = None
+    kv: Annotated[str | None, _key("KV cache format")] = None
+    tp: Annotated[Quantity | None, _key("tensor parallel GPUs")] = None
+    pp: Annotated[Quantity | None, _key("pipeline stages")] = None
+    ep: Annotated[Quantity | None, _key("expert parallel ranks")] = None
+    price: Annotated[Quantity | dict[str, Quantity] | list[str] | None, _key("USD per GPU and hour")] = None
+    calibration: Annotated[str | None, _key("name or file of efficiency constants")] = None
+    method: Annotated[str | None, _key("additive or time-share")] = None
+    engine: Annotated[str | None, _key("vllm, sglang or trtllm")] = None
+    catalog: Annotated[str | None, _key("TOML file with GPUs, models and prices of your own")] = None
+
+
+class Candidate(BaseModel):
+    """One GPU's answer."""
+
+    model_config = ConfigDict(extra="allow")
+
+    gpu: str
+    replicas: int
+    gpus_per_replica: int
+    layout: str
+    serving_gpus: int
+    spare_gpus: int
+    total_gpus: int
+    ttft_s: Number
+    tpot_s: Number
+    utilization: float
+    limited_by: str
+    requests_per_s_per_replica: float
+    concurrency_per_replica: Number
+    usd_per_gpu_hour: Number
+    usd_per_hour: Number
+    usd_per_million_output_tokens: Number
+
+
+class Refused(BaseModel):
+    """A GPU that can't serve it, and why."""
+
+    gpu: str
+    layout: str
+    limit: str
+    reason: str
+    remedy: str
+
+
+class Assumed(BaseModel):
+    """A number that the caller did not give."""
+
+    name: str
+    value: str | float | int | None
+    unit: str
+    basis: str
+    source: str
+
+
+class PlanDocument(BaseModel):
+    """What ``--format json`` prints."""
+
+    model_config = ConfigDict(extra="allow", title="size-inference plan")
+
+    schema_version: str
+    status: str
+    model: str
+    calibration: str
+    request_rate_per_s: float
+    input_tokens: float
+    output_tokens: float
+    slo_ttft_s: float
+    slo_tpot_s: float
+    slo_percentile: Number
+    candidates: list[Candidate]
+    rejected: list[Refused]
+    assumptions: list[Assumed]
+    notes: list[str]
+
+
+SCHEMAS: dict[str, type[BaseModel]] = {"plan-file": PlanFile, "plan": PlanDocument}
+
+
+def json_schema(name: str) -> dict[str, object]:
+    """JSON Schema of a document by name.
+
+    Raises
+    ------
+    InputError
+        No such schema.
+    """
+    from sizing.errors import InputError, nearest
+
+    if name not in SCHEMAS:
+        raise InputError(f"no schema {name!r}; choose {' or '.join(SCHEMAS)}{nearest(name, SCHEMAS)}")
+    return SCHEMAS[name].model_json_schema()
