@@ -8,8 +8,10 @@ from typing import Any
 
 from sizing.catalog.facts import Fact, source_text
 from sizing.catalog.overlay import layers, on_change
+from sizing.catalog.tables import read_table, table_names, table_texts
 from sizing.errors import InputError, UnknownGpu, near_names, nearest
 
+FILE = "gpus.toml"
 UNITS = {
     "memory_bytes": "byte", "usable_memory_bytes": "byte", "process_memory_bytes": "byte",
     "memory_bandwidth_bytes_per_s": "byte/s", "sm_count": "", "l2_bytes": "byte",
@@ -95,18 +97,10 @@ class Gpu:
 
 
 @functools.cache
-def _shipped() -> Any:
-    from sizing.catalog.files import data_file
-    from sizing.catalog.tables import Tables
-
-    return Tables(data_file("gpus.toml"))
-
-
-@functools.cache
 def gpus() -> tuple[str, ...]:
     """Ids of every accelerator: the shipped ones in file order, then the user's own."""
     own = [name for _, entries in layers("gpus") for name in entries]
-    return tuple(dict.fromkeys([*_shipped(), *own]))
+    return tuple(dict.fromkeys([*table_names(FILE), *own]))
 
 
 def gpu(name: str) -> Gpu:
@@ -180,7 +174,7 @@ def _fits(words: tuple[str, ...], family: str, known: frozenset[str]) -> bool:
 def _keys() -> dict[str, tuple[str, frozenset[str]]]:
     """Family and known words by id; the shipped file is only scanned for these two lines."""
     keys = {}
-    for name, text in _shipped().texts().items():
+    for name, text in table_texts(FILE).items():
         family = re.search(r'^family = "(.*)"$', text, re.MULTILINE)
         words = re.search(r"^words = \[(.*)\]$", text, re.MULTILINE)
         known = re.findall(r'"(.*?)"', words[1]) if words else ()
@@ -195,7 +189,7 @@ def _keys() -> dict[str, tuple[str, frozenset[str]]]:
 @functools.cache
 def _table(name: str) -> dict[str, Any]:
     """Values of one accelerator, the user's files merged over the shipped ones."""
-    table: dict[str, Any] = dict(_shipped()[name]) if name in _shipped() else {}
+    table: dict[str, Any] = dict(read_table(FILE, name) or {})
     for file, entries in layers("gpus"):
         if name not in entries:
             continue

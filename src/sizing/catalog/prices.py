@@ -8,6 +8,7 @@ from typing import Any
 from sizing.catalog.facts import Fact
 from sizing.catalog.gpus import resolve_gpu
 from sizing.catalog.overlay import layers, on_change
+from sizing.catalog.tables import read_table
 from sizing.errors import InputError
 
 CURRENT = "on-demand"
@@ -38,20 +39,13 @@ class Quote:
     note: str = ""
 
 
-@functools.cache
-def _shipped() -> Any:
-    from sizing.catalog.files import data_file
-    from sizing.catalog.tables import Tables
-
-    return Tables(data_file("prices.toml"))
-
-
 def quotes(gpu_id: str) -> tuple[Quote, ...]:
     """Every quote that ships for an accelerator, in file order; empty when there is none."""
-    if gpu_id not in _shipped():
+    table = read_table("prices.toml", gpu_id)
+    if table is None:
         return ()
     names = {"usd_per_hour_low": "low", "usd_per_hour_high": "high"}
-    rows = _shipped()[gpu_id]["quotes"]
+    rows: Any = table["quotes"]
     blank = {"usd_per_hour": None}
     return tuple(Quote(**blank | {names.get(k, k): v for k, v in row.items()}) for row in rows)
 

@@ -25,6 +25,12 @@ def table_names(file: str) -> tuple[str, ...]:
     return tuple(_sections(file)[1])
 
 
+def table_texts(file: str) -> dict[str, str]:
+    """Unparsed text of each top-level table of a data file, for a quick look at one line of it."""
+    text, sections = _sections(file)
+    return {name: text[start:end] for name, (start, end) in sections.items()}
+
+
 def read_table(file: str, name: str) -> dict[str, object] | None:
     """One top-level table of a shipped data file, or None when it has none of that name.
 
