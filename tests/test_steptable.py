@@ -9,7 +9,12 @@ from sizing.steptable import StepTable
 
 def test_affine_step_is_the_sum_of_its_parts() -> None:
     table = StepTable.affine(
-        step_s=1e-3, token_s=2e-6, sequence_s=3e-6, context_token_s=5e-9, attention_s=7e-12, prefill_step_s=4e-3
+        step_s=1e-3,
+        token_s=2e-6,
+        sequence_s=3e-6,
+        context_token_s=5e-9,
+        attention_s=7e-12,
+        prefill_step_s=4e-3,
     )
     # 10 decoding with 20,000 tokens, a chunk of 500 behind 1,000: attention 500 x 1,000 + 500 x 501 / 2.
     by_hand = 1e-3 + 2e-6 * 510 + 3e-6 * 10 + 5e-9 * 20_000 + 7e-12 * 625_250 + 4e-3

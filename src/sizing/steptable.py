@@ -130,7 +130,9 @@ class StepTable:
         total = self.linear_s[i] * (1 - u) + self.linear_s[i + 1] * u
         mean_context = context / np.maximum(n, 1.0)
         mean_attended = work / np.maximum(q, 1.0)
-        total = total + _grid(self.decode_batch, self.decode_context, self.decode_attention_s, n, mean_context)
+        total = total + _grid(
+            self.decode_batch, self.decode_context, self.decode_attention_s, n, mean_context
+        )
         total = total + _grid(
             self.prefill_tokens, self.prefill_context, self.prefill_attention_s, q, mean_attended
         )
