@@ -209,8 +209,8 @@ def usd_per_hour(text: str | float, what: str = "price") -> float:
     allowed = "a price per GPU and hour such as 4, $4 or 4 USD/h"
     cleaned = text.strip().lstrip("$") if isinstance(text, str) else text
     value, unit = _split(cleaned, what, allowed)
-    unit = unit.replace(" ", "").lower().lstrip("$")
-    if unit not in ("", "usd", "usd/h", "/h", "/hour", "usd/hour", "/hr", "usd/hr") or value < 0:
+    unit = unit.replace(" ", "").lower()
+    if unit not in ("", "$", "$/h", "usd", "usd/h", "/h", "/hour", "usd/hour", "/hr", "usd/hr") or value < 0:
         raise UnitError(f"{what}: {shown(text)} is not allowed; write {allowed}")
     return value
 
