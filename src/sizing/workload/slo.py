@@ -29,4 +29,6 @@ class Slo:
             if not 0 < value < float("inf"):
                 raise InputError(f"{name}: {value!r} is not allowed; give a positive number of seconds")
         if self.percentile is not None and not 0 < self.percentile < 100:
-            raise InputError(f"percentile: {self.percentile!r} is not allowed; give a number between 0 and 100")
+            raise InputError(
+                f"percentile: {self.percentile!r} is not allowed; give a number between 0 and 100"
+            )

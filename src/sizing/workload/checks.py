@@ -1,0 +1,26 @@
+"""One way to refuse a value: which one, what it was, what is allowed."""
+
+from typing import TypeVar
+
+from sizing.errors import InputError, nearest
+
+T = TypeVar("T")
+
+
+def require(holds: bool, name: str, value: object, allowed: str) -> None:
+    """Refuse ``value`` of ``name`` unless it ``holds``."""
+    if not holds:
+        shown = repr(value)
+        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        raise InputError(f"{name}: {shown} is not allowed; give {allowed}")
+
+
+def kind_of(record: object, kinds: dict[str, T], where: str) -> T:
+    """The entry of ``kinds`` that a record's ``kind`` names."""
+    if not isinstance(record, dict):
+        raise InputError(f"{where}: {record!r} is not a table; give one with a kind ({', '.join(kinds)})")
+    kind = record.get("kind")
+    if kind not in kinds:
+        near = nearest(str(kind), kinds)
+        raise InputError(f"{where}.kind: {kind!r} is not known; choose one of {', '.join(kinds)}{near}")
+    return kinds[kind]
