@@ -230,9 +230,35 @@ def evaluate(
     gpus = (fleet.replicas + spares.replicas) * deployment.gpus
     return Evaluation(
         deployment=deployment, memory=memory, steps=steps, batch=batch, replica=replica, fleet=fleet, spares=spares,
-        load=load_at_rate(fleet.rate_per_replica_per_s, batch, workload, replica.prefill_s),
+        load=load_at_rate(fleet.rate_per_replica_per_s, batch, workload, replica.prefill_s, method=question.method),
         cost=price_fleet(gpus, usd_per_gpu_hour, workload),
     )  # fmt: skip
+
+
+def choose(
+    candidates: Sequence[Deployment], question: Question, efficiency: Calibration, usd_per_gpu_hour: float | None
+) -> Evaluation | Rejected:
+    """The candidate with the fewest GPUs; pipeline stages are tried only when nothing less holds the weights."""
+    answer: Evaluation | Rejected | None = None
+    for deployment in candidates:
+        if deployment.parallelism.pp > 1 and answer is not None and _holds(answer):
+            break
+        tried = evaluate(deployment, question, efficiency, usd_per_gpu_hour)
+        if answer is None or _better(tried, answer):
+            answer = tried
+    if answer is None:
+        raise InputError("no layout to try; give --tp")
+    return answer
+
+
+def _holds(answer: Evaluation | Rejected) -> bool:
+    return isinstance(answer, Evaluation) or answer.limit != "weights_do_not_fit"
+
+
+def _better(tried: Evaluation | Rejected, than: Evaluation | Rejected) -> bool:
+    if isinstance(tried, Evaluation) and isinstance(than, Evaluation):
+        return tried.total_gpus < than.total_gpus
+    return isinstance(tried, Evaluation) or isinstance(than, Rejected)
 
 
 def rejected(
@@ -342,18 +368,14 @@ def plan(
             calibration if isinstance(calibration, Calibration) else load_calibration(calibration_name, gpu=gpu)
         )
         usd = _price(name, prices, listed)
-        tried = [
-            evaluate(
-                Deployment(model=the_model, gpu=gpu, parallelism=layout, formats=formats or NumberFormats(),
-                           settings=the_settings), question, efficiency, usd,
-            )
+        candidates = [
+            Deployment(model=the_model, gpu=gpu, parallelism=layout, formats=formats or NumberFormats(),
+                       settings=the_settings)
             for layout in ((parallelism,) if parallelism else layouts(the_model, gpu))
         ]  # fmt: skip
-        good = [t for t in tried if isinstance(t, Evaluation)]
-        if good:
-            best.append(min(good, key=lambda e: (e.total_gpus, e.deployment.gpus)))
-        else:
-            worst.append(tried[-1])  # type: ignore[arg-type]
+        answer = choose(candidates, question, efficiency, usd)
+        best += [answer] if isinstance(answer, Evaluation) else []
+        worst += [answer] if isinstance(answer, Rejected) else []
     ranked = sorted(best, key=_rank)
     return Plan(
         model=the_model, workload=the_workload, slo=the_slo, targets=the_targets, calibration=calibration_name,

@@ -55,5 +55,5 @@ def step_model(deployment: Deployment, calibration: Calibration) -> StepModel:
         attention_flops_per_pair=attention / tp,
         kv_bytes_per_token=model.kv_bytes_per_token(deployment.formats.kv, tp),
         bandwidth_bytes_per_s=gpu.memory_bandwidth_bytes_per_s * float(gemm.memory_fraction),
-        flops_per_s=gpu.peak_flops_per_s["bf16"] * float(gemm.compute_fraction),
+        flops_per_s=next(v for k in ("bf16", "fp16", "fp32") if (v := gpu.peak_flops_per_s.get(k))) * float(gemm.compute_fraction),
     )

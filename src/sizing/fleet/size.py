@@ -71,13 +71,13 @@ def size_fleet(workload: Workload, replica: ReplicaCapacity, targets: Targets) -
     """
     if replica.request_rate_per_s <= 0:
         return Fleet(replicas=0, exact_replicas=math.inf, rate_per_replica_per_s=0.0, utilization=math.inf)
-    exact = workload.request_rate_per_s / (replica.request_rate_per_s * targets.utilization)
+    exact = workload.request_rate_per_s / replica.planned_rate_per_s(targets.utilization)
     replicas = max(1, math.ceil(exact - 1e-9))
     if replicas > MOST_REPLICAS:
         raise InputError(f"the plan needs {exact:.3g} replicas, above {MOST_REPLICAS:,}; check the rate and the lengths")
     rate = workload.request_rate_per_s / replicas
     return Fleet(replicas=replicas, exact_replicas=exact, rate_per_replica_per_s=rate,
-                 utilization=rate / replica.request_rate_per_s)  # fmt: skip
+                 utilization=replica.utilization(rate))  # fmt: skip
 
 
 def additive_replicas(

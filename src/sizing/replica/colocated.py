@@ -39,6 +39,21 @@ class ReplicaCapacity:
     limited_by: str
     method: str
 
+    def planned_rate_per_s(self, utilization: float) -> float:
+        """Rate planned for at a target utilisation. [request/s]
+
+        Headroom is taken off the capacity within the targets; in the time-share form, as the seeds have it, off
+        the rate at which the queue grows without end, and the targets hold at the planned rate itself.
+        """
+        if self.method == "time-share":
+            return min(self.request_rate_per_s, utilization * self.saturated_rate_per_s)
+        return utilization * self.request_rate_per_s
+
+    def utilization(self, rate_per_s: float) -> float:
+        """Share of the capacity that headroom is taken off. [1]"""
+        whole = self.saturated_rate_per_s if self.method == "time-share" else self.request_rate_per_s
+        return rate_per_s / whole
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
@@ -71,8 +86,9 @@ def rate_at_batch_per_s(batch: Batch, workload: Workload, prefill_s: float) -> N
 
 
 def load_at_rate(
-    rate_per_s: ArrayLike, batch: Batch, workload: Workload, prefill_s: float, overhead_s: float = 0.0
-) -> Load:
+    rate_per_s: ArrayLike, batch: Batch, workload: Workload, prefill_s: float, *, method: str = "time-share",
+    overhead_s: float = 0.0,
+) -> Load:  # fmt: skip
     """Mean TTFT, TPOT and requests in flight at request rates that one replica carries.
 
     Parameters
@@ -85,6 +101,9 @@ def load_at_rate(
         Mean lengths.
     prefill_s
         Prefill of one mean prompt. [s]
+    method
+        ``time-share``: TPOT is stretched by the prefill share of the same GPUs. ``additive``: prefill takes GPUs
+        of its own out of the sum, so TPOT is the decode step.
     overhead_s
         Time before and after the engine (tokenise, HTTP). [s]
 
@@ -99,7 +118,8 @@ def load_at_rate(
     share = rate * prefill_s
     step = np.interp(concurrency, batch.grid_requests, batch.grid_step_s, right=np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
-        tpot = np.where(share < 1, step / (1 - share), np.inf)
+        stretched = step / (1 - share) if method == "time-share" else step
+        tpot = np.where(share < 1, stretched, np.inf)
         wait = np.where(share < 1, share * prefill_s / (2 * (1 - share)), np.inf)
     return Load(ttft_s=overhead_s + wait + step / 2 + prefill_s, tpot_s=tpot, concurrency=concurrency,
                 prefill_share=share)  # fmt: skip
@@ -132,14 +152,15 @@ def replica_capacity(
         return ReplicaCapacity(request_rate_per_s=0.0, saturated_rate_per_s=0.0, prefill_s=prefill_s,
                                decode_gpu_s=float("inf"), limited_by=limit, method=method)  # fmt: skip
     curve = rate_at_batch_per_s(batch, workload, prefill_s)
-    load = load_at_rate(curve, batch, workload, prefill_s, overhead_s)
-    within_tpot = _largest(curve, load.tpot_s, slo.tpot_s)
-    within_ttft = _largest(curve, load.ttft_s, slo.ttft_s)
+    load = load_at_rate(curve, batch, workload, prefill_s, method=method, overhead_s=overhead_s)
     decode_gpu_s = workload.mean_output_tokens * batch.step_s / batch.max_requests
-    served = within_tpot if method == "time-share" else 1.0 / (prefill_s + decode_gpu_s)
-    rates = {batch.limited_by: served, "ttft": within_ttft}
-    if method == "additive" and batch.limited_by != "tpot":
-        rates["tpot"] = max(within_tpot, served)
+    rates = {"ttft": _largest(curve, load.ttft_s, slo.ttft_s)}
+    if method == "time-share":
+        rates["tpot"] = _largest(curve, load.tpot_s, slo.tpot_s)
+        if rates["tpot"] >= curve[-1]:
+            rates["kv_room" if batch.kv_requests <= batch.engine_requests else "max_num_seqs"] = rates.pop("tpot")
+    else:
+        rates[batch.limited_by] = 1.0 / (prefill_s + decode_gpu_s)
     limited_by = min(rates, key=lambda name: rates[name])
     return ReplicaCapacity(
         request_rate_per_s=rates[limited_by], saturated_rate_per_s=float(curve[-1]), prefill_s=prefill_s,
