@@ -53,11 +53,8 @@ class Batch:
     grid_step_s: NDArray[np.float64]
 
 
-def batch_grid(most: float, points: int = 96) -> NDArray[np.float64]:
-    """Batch sizes from a thousandth to ``most``, even in logarithm, with 1 among them. [request]"""
-    if most <= 1e-3:
-        return np.array([1e-3])
-    return np.unique(np.concatenate([np.geomspace(1e-3, 1.0, 8), np.geomspace(1.0, max(most, 1.0), points)]))
+#: Batch sizes of every batching curve, even in logarithm: a thousandth of a request to 131,072. [request]
+GRID = np.concatenate([np.geomspace(1e-3, 1.0, 8)[:-1], np.geomspace(1.0, 2.0**17, 120)])
 
 
 def largest_batch(workload: Workload, slo: Slo, memory: MemoryBudget, steps: Steps, max_num_seqs: int) -> Batch:
@@ -90,28 +87,26 @@ def largest_batch(workload: Workload, slo: Slo, memory: MemoryBudget, steps: Ste
             engine_requests=float(max_num_seqs), limited_by="weights_do_not_fit", grid_requests=empty,
             grid_step_s=np.array([np.inf]),
         )  # fmt: skip
-    beyond = 4.0 * max(max_num_seqs, kv_requests)
-    grid = np.unique(np.append(batch_grid(beyond), [memory_limit, kv_requests]))
-    step_s = np.asarray(steps.decode_s(np.maximum(grid, 1.0), context), dtype=float)
-    tpot_requests = crossing(grid, step_s, slo.tpot_s)
+    step_s = np.maximum.accumulate(np.asarray(steps.decode_s(np.maximum(GRID, 1.0), context), dtype=float))
+    tpot_requests = crossing(GRID, step_s, slo.tpot_s)
     limits = {"tpot": tpot_requests, "kv_room": kv_requests, "max_num_seqs": float(max_num_seqs)}
     limited_by = min(limits, key=lambda name: limits[name])
     most = limits[limited_by]
-    inside = grid <= memory_limit
+    inside = int(np.searchsorted(GRID, memory_limit))
+    at_limit, at_most = np.interp([memory_limit, most], GRID, step_s)
     return Batch(
-        max_requests=most, step_s=float(np.interp(most, grid, step_s)), mean_context_tokens=context,
-        tpot_requests=tpot_requests, kv_requests=kv_requests, engine_requests=float(max_num_seqs),
-        limited_by=limited_by, grid_requests=grid[inside], grid_step_s=step_s[inside],
+        max_requests=most, step_s=float(at_most), mean_context_tokens=context, tpot_requests=tpot_requests,
+        kv_requests=kv_requests, engine_requests=float(max_num_seqs), limited_by=limited_by,
+        grid_requests=np.append(GRID[:inside], memory_limit), grid_step_s=np.append(step_s[:inside], at_limit),
     )  # fmt: skip
 
 
 def crossing(grid: NDArray[np.float64], values: NDArray[np.float64], limit: float) -> float:
-    """Largest abscissa at which a rising curve is at most ``limit``; zero when it never is."""
-    rising = np.maximum.accumulate(values)
-    if rising[0] > limit:
+    """Largest abscissa at which a curve that never falls is at most ``limit``; zero when it never is."""
+    if values[0] > limit:
         return 0.0
-    last = int(np.searchsorted(rising, limit, side="right")) - 1
+    last = int(np.searchsorted(values, limit, side="right")) - 1
     if last + 1 >= len(grid):
         return float(grid[-1])
-    low, high = rising[last], rising[last + 1]
+    low, high = values[last], values[last + 1]
     return float(grid[last] + (grid[last + 1] - grid[last]) * (limit - low) / (high - low))

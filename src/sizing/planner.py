@@ -241,7 +241,7 @@ def choose(
     """The candidate with the fewest GPUs; pipeline stages are tried only when nothing less holds the weights."""
     answer: Evaluation | Rejected | None = None
     for deployment in candidates:
-        if deployment.parallelism.pp > 1 and answer is not None and _holds(answer):
+        if answer is not None and _settled(answer, deployment, question.targets):
             break
         tried = evaluate(deployment, question, efficiency, usd_per_gpu_hour)
         if answer is None or _better(tried, answer):
@@ -251,8 +251,11 @@ def choose(
     return answer
 
 
-def _holds(answer: Evaluation | Rejected) -> bool:
-    return isinstance(answer, Evaluation) or answer.limit != "weights_do_not_fit"
+def _settled(answer: Evaluation | Rejected, larger: Deployment, targets: Targets) -> bool:
+    """Whether a larger layout can't beat the answer: one such replica and its spares are as many GPUs already."""
+    if isinstance(answer, Evaluation):
+        return larger.parallelism.pp > 1 or answer.total_gpus <= larger.gpus * (1 + targets.spares)
+    return larger.parallelism.pp > 1 and answer.limit != "weights_do_not_fit"
 
 
 def _better(tried: Evaluation | Rejected, than: Evaluation | Rejected) -> bool:

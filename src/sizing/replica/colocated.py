@@ -171,4 +171,5 @@ def replica_capacity(
 def _largest(rates: NDArray[np.float64], values: NDArray[np.float64], limit: float) -> float:
     from sizing.batching import crossing
 
-    return crossing(rates, np.where(np.isfinite(values), values, np.finfo(float).max), limit)
+    finite = np.where(np.isfinite(values), values, np.finfo(float).max)
+    return crossing(rates, np.maximum.accumulate(finite), limit)

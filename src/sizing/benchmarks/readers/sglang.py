@@ -75,7 +75,5 @@ def _length_range(record: Record) -> float | None:
 def _token_warnings(record: Record) -> list[str]:
     told, counted = record.amount("total_output_tokens"), record.amount("total_output_tokens_retokenized")
     if told and counted and abs(counted / told - 1.0) > 0.1:
-        return [
-            f"output tokens: {told:g} by the server (used), {counted:g} by the client's tokenizer"
-        ]
+        return [f"output tokens: {told:g} by the server (used), {counted:g} by the client's tokenizer"]
     return []
