@@ -1,59 +1,388 @@
-"""Time of an engine step: prefill, decode and mixed."""
+"""Time of an engine step: prefill, decode and mixed.
 
-from dataclasses import dataclass
+A step is additive: ``linear(tokens) + head(rows) + decode attention(batch, context) + prefill
+attention(tokens, pairs) + engine(batch, prefill)``. Under the ideal calibration (``rule-of-thumb``) it is one
+roofline: all bytes over a share of the bandwidth or all operations over a share of the peak.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sizing.calibration import Calibration
+from sizing.calibration import Calibration, EngineTime
+from sizing.catalog import Gpu
 from sizing.deployment import Deployment
+from sizing.operations import Operation, Step, launches, operations, seconds, work
+from sizing.steptable import StepTable
 
 Seconds = NDArray[np.float64]
+DENSE = 4096
+"""Array size above which token-only parts are computed once per distinct number of tokens. [1]"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StepModel:
-    """First, simple form: one roofline for a whole step of a dense model."""
+    """Step times of one deployment under one calibration.
 
-    weight_bytes: float
-    linear_flops_per_token: float
-    attention_flops_per_pair: float
-    kv_bytes_per_token: float
-    bandwidth_bytes_per_s: float
-    flops_per_s: float
+    Attributes
+    ----------
+    deployment, calibration
+        What was asked for.
+    operations
+        The pass, as one GPU runs it.
+    launch_s, cache_copies
+        Of an engine that launches every kernel from Python: time of a launch, and how often a step copies
+        the cache. [s], [1]
+    """
 
-    def step_s(self, decode_batch: ArrayLike, context_tokens: ArrayLike, prefill_tokens: ArrayLike = 0.0,
-               prefill_attention: ArrayLike = 0.0, prefill_sequences: ArrayLike = 0.0) -> Seconds:  # fmt: skip
-        """Time of one step. [s]"""
-        batch, context = np.asarray(decode_batch, dtype=float), np.asarray(context_tokens, dtype=float)
-        tokens = batch + np.asarray(prefill_tokens, dtype=float)
-        memory = (self.weight_bytes + context * self.kv_bytes_per_token) / self.bandwidth_bytes_per_s
-        pairs = np.asarray(prefill_attention, dtype=float)
-        compute = (tokens * self.linear_flops_per_token + pairs * self.attention_flops_per_pair) / self.flops_per_s
-        return np.maximum(memory, compute)
+    deployment: Deployment
+    calibration: Calibration
+    operations: tuple[Operation, ...]
+    launch_s: float = 0.0
+    cache_copies: float = 0.0
+
+    @property
+    def gpu(self) -> Gpu:
+        """The accelerator."""
+        return self.deployment.gpu
+
+    @property
+    def engine(self) -> EngineTime:
+        """The engine's own time."""
+        return self.calibration.engine_time
+
+    @cached_property
+    def _kernels(self) -> Calibration:
+        return scaled(self.calibration)
+
+    # -- the step -----------------------------------------------------------------------------------------
+
+    def step_s(
+        self,
+        decode_batch: ArrayLike,
+        context_tokens: ArrayLike,
+        prefill_tokens: ArrayLike = 0.0,
+        prefill_attention: ArrayLike = 0.0,
+        prefill_sequences: ArrayLike | None = None,
+    ) -> Seconds:
+        """Time of one step. [s]
+
+        Parameters
+        ----------
+        decode_batch
+            Decoding sequences. [sequence]
+        context_tokens
+            Tokens in their caches, all sequences together. [token]
+        prefill_tokens
+            New prompt tokens. [token]
+        prefill_attention
+            Sum over chunks of ``q * start + q * (q + 1) / 2``. [1]
+        prefill_sequences
+            Sequences that are prefilled; None: one where there are new tokens. [sequence]
+        """
+        step = self._step(decode_batch, context_tokens, prefill_tokens, prefill_attention, prefill_sequences)
+        if self.calibration.ideal:
+            return self._ideal_s(step)
+        total = self._once_a_token_s(step)
+        for op in self.operations:
+            if (op.phase == "decode" and np.any(step.batch > 0)) or (
+                op.phase == "prefill" and np.any(step.new > 0)
+            ):
+                total = total + seconds(op, step, self.gpu, self._kernels)
+        return self._with_engine_s(total, step)
 
     def decode_s(self, batch: ArrayLike, context_tokens: ArrayLike) -> Seconds:
-        """Time of one decode step of a batch at a mean context. [s]"""
+        """Time of one decode step of a batch at a mean context. [s]
+
+        Parameters
+        ----------
+        batch
+            Sequences. [sequence]
+        context_tokens
+            Tokens in the cache of one, on average. [token]
+        """
         return self.step_s(batch, np.asarray(batch, dtype=float) * np.asarray(context_tokens, dtype=float))
 
-    def prefill_s(self, tokens: ArrayLike, history_tokens: ArrayLike = 0.0) -> Seconds:
-        """Time to prefill one prompt alone. [s]"""
-        q, history = np.asarray(tokens, dtype=float), np.asarray(history_tokens, dtype=float)
-        return self.step_s(0.0, 0.0, q, q * history + q * q / 2)
+    def prefill_s(
+        self, tokens: ArrayLike, history_tokens: ArrayLike = 0.0, sequences: ArrayLike = 1.0
+    ) -> Seconds:
+        """Time of one step that prefills and does nothing else. [s]
+
+        Parameters
+        ----------
+        tokens
+            New tokens of each sequence. [token]
+        history_tokens
+            Tokens of each that are in the cache already. [token]
+        sequences
+            Prompts of that length in the step. [sequence]
+        """
+        q, history, count = (np.asarray(x, dtype=float) for x in (tokens, history_tokens, sequences))
+        return self.step_s(0.0, 0.0, count * q, count * (q * history + q * (q + 1.0) / 2.0), count)
+
+    def _step(self, batch: ArrayLike, context: ArrayLike, new: ArrayLike, pairs: ArrayLike,
+              sequences: ArrayLike | None) -> Step:  # fmt: skip
+        n, c, q, a = (np.asarray(x, dtype=float) for x in (batch, context, new, pairs))
+        s = (q > 0).astype(float) if sequences is None else np.where(q > 0, np.maximum(sequences, 1e-9), 0.0)
+        return Step(tokens=n + q, rows=n + s, batch=n, context=c, new=q, pairs=a, sequences=s)
+
+    def _once_a_token_s(self, step: Step) -> Seconds:
+        """Parts that depend on the number of tokens, and of rows, alone. [s]"""
+        return _each_size(step.tokens, self.linear_s) + _each_size(step.rows, self.head_s)
+
+    def linear_s(self, tokens: ArrayLike) -> Seconds:
+        """Time of everything that depends on the tokens of a step alone. [s]
+
+        Parameters
+        ----------
+        tokens
+            Decode and prefill together. [token]
+        """
+        return self._phase_s("tokens", np.asarray(tokens, dtype=float))
+
+    def head_s(self, rows: ArrayLike) -> Seconds:
+        """Time of the head and of sampling. [s]
+
+        Parameters
+        ----------
+        rows
+            Positions whose logits are computed. [token]
+        """
+        return self._phase_s("rows", np.asarray(rows, dtype=float))
+
+    def _phase_s(self, phase: str, size: Seconds) -> Seconds:
+        zero, some = np.zeros_like(size), np.where(size > 0, size, 1.0)
+        step = Step(tokens=some, rows=some, batch=zero, context=zero, new=zero, pairs=zero, sequences=zero)
+        total: Seconds = zero
+        for op in self.operations:
+            if op.phase == phase:
+                total = total + seconds(op, step, self.gpu, self._kernels)
+        return np.where(size > 0, total, 0.0)
+
+    def _with_engine_s(self, kernels_s: Seconds, step: Step) -> Seconds:
+        engine = self.engine
+        if self.launch_s:
+            copied = self.cache_copies * 2.0 * step.context * self._cache_bytes_per_token
+            kernels_s = kernels_s + copied / (0.75 * self.gpu.memory_bandwidth_bytes_per_s)
+            kernels_s = np.maximum(kernels_s, self._launches * self.launch_s)
+        own = engine.step_s + engine.sequence_s * step.batch
+        own = own + np.where(step.new > 0, engine.prefill_step_s, 0.0) + engine.prefill_token_s * step.new
+        return np.where(step.tokens > 0, engine.scale * kernels_s + own, 0.0)
+
+    @cached_property
+    def _launches(self) -> float:
+        return launches(self.deployment)
+
+    @cached_property
+    def _cache_bytes_per_token(self) -> float:
+        return self.deployment.model.kv_bytes_per_token(
+            self.deployment.formats.kv, self.deployment.parallelism.tp
+        )
+
+    # -- rooflines ----------------------------------------------------------------------------------------
+
+    def _roofline(self, step: Step) -> tuple[Seconds, Seconds]:
+        """Time of all traffic and of all operations at peak rates. [s], [s]"""
+        memory, compute = np.zeros_like(step.tokens), np.zeros_like(step.tokens)
+        for op in self.operations:
+            moved, flops, peak = work(op, step, self.gpu)
+            memory = memory + moved / self.gpu.memory_bandwidth_bytes_per_s
+            compute = compute + flops / peak
+        return memory, compute
+
+    def _ideal_s(self, step: Step) -> Seconds:
+        gemm = self.calibration.gemm("bf16")
+        memory, compute = self._roofline(step)
+        exchange = sum(
+            (seconds(op, step, self.gpu, self.calibration) for op in self.operations if op.gpus > 1),
+            np.zeros(()),
+        )
+        return np.maximum(memory / gemm.memory_fraction, compute / gemm.compute_fraction) + exchange
+
+    def floor_s(self, decode_batch: ArrayLike, context_tokens: ArrayLike, prefill_tokens: ArrayLike = 0.0,
+                prefill_attention: ArrayLike = 0.0, prefill_sequences: ArrayLike | None = None) -> Seconds:  # fmt: skip
+        """Least time of a step at the peaks of the data sheet; arguments as :meth:`step_s`. [s]"""
+        step = self._step(decode_batch, context_tokens, prefill_tokens, prefill_attention, prefill_sequences)
+        return np.maximum(*self._roofline(step))
+
+    # -- explanations -------------------------------------------------------------------------------------
+
+    def breakdown(self, decode_batch: float, context_tokens: float, prefill_tokens: float = 0.0,
+                  prefill_attention: float = 0.0, prefill_sequences: float | None = None,
+                  ) -> list[tuple[str, float, str]]:  # fmt: skip
+        """Each operation of a step with its time and what bounds it, longest first.
+
+        Returns
+        -------
+        list
+            Name, seconds, and ``memory``, ``compute``, ``latency``, ``links`` or ``engine``.
+        """
+        step = self._step(decode_batch, context_tokens, prefill_tokens, prefill_attention, prefill_sequences)
+        found = []
+        for op in self.operations:
+            time_s = float(np.mean(seconds(op, step, self.gpu, self._kernels)))
+            if time_s > 0:
+                found.append((op.name, time_s, self._bound_of(op, step, time_s)))
+        kernels = sum(time_s for _, time_s, _ in found)
+        whole = float(np.mean(self._with_engine_s(np.asarray(kernels), step)))
+        if whole > kernels and not self.calibration.ideal:
+            found.append(("engine", whole - kernels, "engine"))
+        return sorted(found, key=lambda item: -item[1])
+
+    def _bound_of(self, op: Operation, step: Step, time_s: float) -> str:
+        if op.family in ("all_reduce", "all_gather", "all_to_all", "point_to_point"):
+            return "links"
+        moved, flops, peak = (float(x) for x in work(op, step, self.gpu))
+        memory_s, compute_s = moved / self.gpu.memory_bandwidth_bytes_per_s, flops / peak
+        if max(memory_s, compute_s) < 0.3 * time_s:
+            return "latency"
+        return "memory" if memory_s >= compute_s else "compute"
+
+    def bound(self, decode_batch: float, context_tokens: float, prefill_tokens: float = 0.0,
+              prefill_attention: float = 0.0) -> str:  # fmt: skip
+        """What most of a step's time is bound by: memory, compute, latency, links or engine."""
+        total: dict[str, float] = {}
+        for _, time_s, bound in self.breakdown(
+            decode_batch, context_tokens, prefill_tokens, prefill_attention
+        ):
+            total[bound] = total.get(bound, 0.0) + time_s
+        return max(total, key=lambda name: total[name]) if total else "nothing"
+
+    # -- tables -------------------------------------------------------------------------------------------
+
+    def table(
+        self, max_tokens: float = 16384, max_batch: float = 512, max_context: float = 32768
+    ) -> StepTable:
+        """The model as arrays, for compiled loops.
+
+        Parameters
+        ----------
+        max_tokens
+            Largest token budget of a step. [token]
+        max_batch
+            Most decoding sequences. [sequence]
+        max_context
+            Longest context. [token]
+        """
+        tokens = _knots(max(max_tokens, max_batch) + max_batch, 97)
+        batch, context = _knots(max_batch, 33), _knots(max_context, 33)
+        new, attended = _knots(max_tokens, 33), _knots(max_context, 33)
+        head, slope = self._head_line(max_batch)
+        engine = self.engine
+        none = np.zeros(())
+        linear = np.where(tokens > 0, self._linear_for_table(tokens) + head, 0.0)
+        b, c = (x.ravel() for x in np.meshgrid(batch, context, indexing="ij"))
+        decode = self._attention_s("decode", self._step(b, b * c, none, none, none))
+        q, a = (x.ravel() for x in np.meshgrid(new, attended, indexing="ij"))
+        prefill = self._attention_s("prefill", self._step(none, none, q, q * a, None))
+        scale = _middle(engine.scale)
+        return StepTable(
+            tokens=tokens, linear_s=scale * linear, decode_batch=batch, decode_context=context,
+            decode_attention_s=scale * decode.reshape(len(batch), len(context)), prefill_tokens=new,
+            prefill_context=attended, prefill_attention_s=scale * prefill.reshape(len(new), len(attended)),
+            step_s=_middle(engine.step_s), sequence_s=_middle(engine.sequence_s) + scale * slope,
+            prefill_step_s=_middle(engine.prefill_step_s), prefill_sequence_s=scale * slope,
+            request_s=_middle(engine.first_token_s),
+        )  # fmt: skip
+
+    def _linear_for_table(self, tokens: Seconds) -> Seconds:
+        if not self.calibration.ideal:
+            return np.asarray(self.linear_s(tokens) + _middle(self.engine.prefill_token_s) * 0.0)
+        zero = np.zeros_like(tokens)
+        return self._ideal_s(
+            Step(tokens=tokens, rows=zero, batch=zero, context=zero, new=zero, pairs=zero, sequences=zero)
+        )
+
+    def _head_line(self, max_batch: float) -> tuple[float, float]:
+        """Head as a constant and a slope per row. [s], [s]"""
+        if self.calibration.ideal:
+            rows = np.array([1.0, max(max_batch, 2.0)])
+            zero = np.zeros_like(rows)
+            ends = self._ideal_s(
+                Step(tokens=zero, rows=rows, batch=zero, context=zero, new=zero, pairs=zero, sequences=zero)
+            )
+        else:
+            ends = self.head_s(np.array([1.0, max(max_batch, 2.0)]))
+        slope = float(max(ends[1] - ends[0], 0.0) / (max(max_batch, 2.0) - 1.0))
+        return float(ends[0]), slope
+
+    def _attention_s(self, phase: str, step: Step) -> Seconds:
+        if self.calibration.ideal:
+            return self._ideal_s(
+                replace(step, tokens=np.zeros_like(step.tokens), rows=np.zeros_like(step.rows))
+            )
+        total: Seconds = np.zeros_like(step.tokens)
+        for op in self.operations:
+            if op.phase == phase:
+                total = total + seconds(op, step, self.gpu, self._kernels)
+        return total
+
+
+def _middle(value: object) -> float:
+    """A constant, or the median of its draws."""
+    return float(np.median(np.asarray(value, dtype=float)))
+
+
+def _knots(most: float, count: int) -> Seconds:
+    """0, 1, ... evenly in logarithm up to ``most``, whole numbers."""
+    most = max(float(most), 2.0)
+    return np.unique(np.concatenate([[0.0], np.round(np.geomspace(1.0, most, count))]))
+
+
+def _each_size(sizes: Seconds, time_s: Callable[[Seconds], Seconds]) -> Seconds:
+    """A function of whole numbers over a large array, computed once for each number that occurs."""
+    if sizes.size < DENSE or sizes.max() > 5e6 or np.any(sizes != np.rint(sizes)):
+        return np.asarray(time_s(sizes))
+    index = sizes.astype(np.intp)
+    present = np.zeros(int(index.max()) + 1, dtype=bool)
+    present[index.ravel()] = True
+    values = np.flatnonzero(present)
+    at = np.zeros(len(present), dtype=np.intp)
+    at[values] = np.arange(len(values))
+    known = np.asarray(time_s(values.astype(float)))
+    return np.asarray(known[..., at[index]])
+
+
+def scaled(calibration: Calibration) -> Calibration:
+    """Kernel constants with the engine's scales on memory, compute and links worked in.
+
+    Parameters
+    ----------
+    calibration
+        Constants of one GPU and engine.
+    """
+    engine = calibration.engine_time
+    changes = {
+        "memory_fraction": engine.memory_scale,
+        "compute_fraction": engine.compute_scale,
+        "link_fraction": engine.link_scale,
+    }
+    if calibration.ideal or all(np.all(np.asarray(x) == 1.0) for x in changes.values()):
+        return calibration
+    families = {}
+    for key, constants in calibration.families.items():
+        if key == "engine":
+            families[key] = constants
+            continue
+        found = {n: getattr(constants, n) / s for n, s in changes.items() if hasattr(constants, n)}
+        if key in ("all_reduce", "gather", "all_to_all", "point_to_point"):
+            found["fixed_s"] = constants.fixed_s * engine.link_scale
+        families[key] = replace(constants, **found)
+    return replace(calibration, families=families)
 
 
 def step_model(deployment: Deployment, calibration: Calibration) -> StepModel:
-    """Step times of a deployment under a calibration."""
-    model, gpu, tp = deployment.model, deployment.gpu, deployment.parallelism.tp
-    gemm = calibration.gemm("bf16")
-    embedding = 0 if model.tied_embeddings else model.embedding.parameters
-    attention = sum(2.0 * m.heads * (m.head_dim + m.value_dim) * layer.count for layer in model.layers
-                    if (m := layer.mixer).heads)  # fmt: skip
-    return StepModel(
-        weight_bytes=model.weights_bytes(deployment.formats.weights, tp=tp) - embedding * 2.0 / tp,
-        linear_flops_per_token=2.0 * (model.active_parameters - embedding) / tp,
-        attention_flops_per_pair=attention / tp,
-        kv_bytes_per_token=model.kv_bytes_per_token(deployment.formats.kv, tp),
-        bandwidth_bytes_per_s=gpu.memory_bandwidth_bytes_per_s * float(gemm.memory_fraction),
-        flops_per_s=next(v for k in ("bf16", "fp16", "fp32") if (v := gpu.peak_flops_per_s.get(k))) * float(gemm.compute_fraction),
-    )
+    """Step times of a deployment under a calibration.
+
+    Parameters
+    ----------
+    deployment
+        Model, GPU, layout, formats, engine.
+    calibration
+        Efficiency constants; arrays of draws give results with the draw axis first (arguments then have at
+        most one axis).
+    """
+    return StepModel(deployment=deployment, calibration=calibration, operations=operations(deployment))
