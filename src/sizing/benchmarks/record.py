@@ -35,6 +35,8 @@ def percentile_of(key: str) -> float | None:
     if not found:
         return None
     value = float(f"{found[1]}.{found[2]}") if found[1] else float(found[3])
+    if key in ("p001", "p999"):  # GuideLLM writes 0.1 and 99.9 so
+        value /= 10.0
     return value if 0.0 < value < 100.0 else None
 
 
