@@ -1,0 +1,51 @@
+"""How fast the library and the command start, as ratios to ``import numpy, pydantic`` in the same run.
+
+    pytest tests/bench -m benchmark
+"""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+import sizing
+
+pytestmark = pytest.mark.benchmark
+BASE = (sys.executable, "-c", "import numpy, pydantic")
+COMMAND = (sys.executable, "-m", "sizing.cli", "--rps", "20", "--slo-tpot", "20ms")
+
+
+def wall_s(words: tuple[str, ...]) -> float:
+    begun = time.perf_counter()
+    subprocess.run(words, check=True, capture_output=True)
+    return time.perf_counter() - begun
+
+
+def paired_ratio(words: tuple[str, ...], rounds: int = 15) -> float:
+    """Median over rounds of the time of ``words`` over that of the base, taken in turns."""
+    wall_s(words)
+    wall_s(BASE)
+    pairs = [(wall_s(words), wall_s(BASE)) for _ in range(rounds)]
+    return sorted(w / b for w, b in pairs)[rounds // 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "most"),
+    [("import sizing", (sys.executable, "-c", "import sizing"), 2.0), ("a plan from the shell", COMMAND, 4.0)],
+)
+def test_start(name: str, words: tuple[str, ...], most: float, benchmark) -> None:
+    ratio = paired_ratio(words)
+    benchmark.extra_info["ratio to import numpy, pydantic"] = ratio
+    benchmark.pedantic(wall_s, args=(words,), rounds=5)
+    print(f"{name}: {ratio:.2f} x import numpy, pydantic")
+    assert ratio <= most
+
+
+def test_plan_over_every_gpu(benchmark) -> None:
+    names = sizing.gpus()
+    sizing.plan(gpus=names)
+    answer = benchmark(lambda: sizing.plan(gpus=names))
+    assert len(answer.evaluations) + len(answer.rejected) == len(names)
+    print(f"plan over {len(names)} GPUs: {benchmark.stats['median'] * 1e3:.1f} ms")
+    assert benchmark.stats["median"] < 0.020
