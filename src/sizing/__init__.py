@@ -11,22 +11,39 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "CalibrationError", "CatalogError", "Infeasible", "InputError", "LawBroken", "SizingError", "UnitError",
         "UnknownFile", "UnknownGpu", "UnknownModel",
     ),
-    "sizing.workload": ("Slo", "Workload"),
-    "sizing.catalog": ("Gpu", "gpu", "gpus", "price"),
-    "sizing.architecture": ("Model", "model_from_config", "read_model"),
+    "sizing.formats": ("kv_format", "weight_format"),
+    "sizing.catalog": ("Gpu", "gpu", "gpus", "overlay", "price"),
+    "sizing.architecture": ("Model", "model_from_config", "models", "read_model"),
+    "sizing.assumptions": ("Assumption",),
+    "sizing.workload": ("Slo", "Workload", "read_trace"),
     "sizing.deployment": ("Deployment", "EngineSettings", "NumberFormats", "Parallelism"),
+    "sizing.memory": ("MemoryBudget", "memory_budget"),
+    "sizing.steptime": ("StepModel", "step_model"),
+    "sizing.batching": ("Batch", "largest_batch"),
+    "sizing.replica.colocated": ("Load", "ReplicaCapacity", "load_at_rate", "replica_capacity"),
+    "sizing.replica.transfer": ("exposed_transfer_s", "transfer_s"),
+    "sizing.fleet": (
+        "Fleet", "Rollout", "Spares", "Targets", "additive_replicas", "at_least_up", "availability",
+        "interruption_interval_s", "rollout", "size_fleet", "size_spares", "spares_for",
+    ),
+    "sizing.cost": ("Cost", "price_fleet", "usd_per_million_tokens"),
+    "sizing.planner": ("Evaluation", "Plan", "Rejected", "evaluate", "plan"),
+    "sizing.reports": ("report",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
+#: Names that differ from the name in their module, since a module of the same name is in the way.
+_RENAMED = {"load_calibration": ("sizing.calibration", "calibration")}
 
 __version__ = "0.1.0"
-__all__ = ["__version__", *_HOME]
+__all__ = ["__version__", *_HOME, *_RENAMED]
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name from the module that defines it."""
-    if name not in _HOME:
+    if name not in _HOME and name not in _RENAMED:
         raise AttributeError(f"module 'sizing' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
+    home, inner = _RENAMED.get(name) or (_HOME[name], name)
+    value = getattr(importlib.import_module(home), inner)
     globals()[name] = value
     return value
 
@@ -35,20 +52,3 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-if TYPE_CHECKING:
-    from sizing.architecture import Model, model_from_config, read_model
-    from sizing.catalog import Gpu, gpu, gpus, price
-    from sizing.deployment import Deployment, EngineSettings, NumberFormats, Parallelism
-    from sizing.errors import (
-        CalibrationError,
-        CatalogError,
-        Infeasible,
-        InputError,
-        LawBroken,
-        SizingError,
-        UnitError,
-        UnknownFile,
-        UnknownGpu,
-        UnknownModel,
-    )
-    from sizing.workload import Slo, Workload

@@ -298,7 +298,7 @@ def plan(
     *,
     workload: Workload | None = None,
     slo: Slo | None = None,
-    gpus: Sequence[str] | None = None,
+    gpus: Sequence[str | Gpu] | None = None,
     parallelism: Parallelism | None = None,
     formats: NumberFormats | None = None,
     settings: EngineSettings | None = None,
@@ -319,7 +319,7 @@ def plan(
     slo
         TTFT and TPOT targets. [s]
     gpus
-        Catalogue names; short names are resolved and noted.
+        Catalogue names (short names are resolved and noted), or :class:`sizing.Gpu` records.
     parallelism
         Layout of a replica; None tries TP 1 to 8 and takes the cheapest.
     formats, settings
@@ -361,16 +361,15 @@ def plan(
     question = Question(
         workload=the_workload, slo=the_slo, targets=the_targets, method=str(use("method", method, "additive"))
     )
-    ids, notes = _resolve(names)
+    devices, notes = _resolve(names)
     best: list[Evaluation] = []
     worst: list[Rejected] = []
     calibration_name = calibration if isinstance(calibration, str) else "rule-of-thumb"
-    for name in ids:
-        gpu = catalog_gpu(name)
+    for gpu in devices:
         efficiency = (
             calibration if isinstance(calibration, Calibration) else load_calibration(calibration_name, gpu=gpu)
         )
-        usd = _price(name, prices, listed)
+        usd = _price(gpu.id, prices, listed)
         candidates = [
             Deployment(model=the_model, gpu=gpu, parallelism=layout, formats=formats or NumberFormats(),
                        settings=the_settings)
@@ -414,17 +413,18 @@ def _with_utilization(settings: EngineSettings) -> EngineSettings:
     return replace(settings, memory_utilization=default("memory_utilization").value)  # type: ignore[arg-type]
 
 
-def _resolve(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Catalogue ids of GPU names, each once, and notes on what short names were taken for."""
-    ids: list[str] = []
+def _resolve(names: Iterable[str | Gpu]) -> tuple[tuple[Gpu, ...], tuple[str, ...]]:
+    """GPUs by name or as records, each once, and notes on what short names were taken for."""
+    devices: dict[str, Gpu] = {}
     notes: list[str] = []
     for name in names:
+        if isinstance(name, Gpu):
+            devices.setdefault(name.id, name)
+            continue
         found, note = resolve_gpu(name)
-        if found not in ids:
-            ids.append(found)
-        if note:
-            notes.append(note)
-    return tuple(ids), tuple(notes)
+        devices.setdefault(found, catalog_gpu(found))
+        notes += [note] if note else []
+    return tuple(devices.values()), tuple(notes)
 
 
 def _price(name: str, prices: Mapping[str, float] | float | None, listed: list[Assumption]) -> float | None:
