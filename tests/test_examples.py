@@ -14,7 +14,9 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Commands that need a file of the reader's own, a GPU, or minutes: shown, not run here.
-NEEDS = re.compile(r"profile-inference|\bpip\b|venv|\.\./shared|--install-completion|\$[A-Z]|<|\bFILE\b|\bDIR\b|mine\.|mine/")
+NEEDS = re.compile(
+    r"profile-inference|\bpip\b|venv|\.\./shared|--install-completion|\$[A-Z]|<|\bFILE\b|\bDIR\b|mine\.|mine/"
+)
 
 
 def commands(page: Path) -> list[str]:
@@ -39,7 +41,11 @@ def test_example_runs(
 
 @pytest.mark.parametrize(("page", "command"), CASES, ids=lambda c: str(c)[:70])
 def test_documented_command_runs(
-    page: Path, command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    page: Path,
+    command: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = shlex.split(command)
@@ -59,7 +65,7 @@ def test_documented_command_runs(
 def test_python_of_the_docs_runs(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
-        exec(compile(block, str(page), "exec"), {"__name__": "docs"})  # noqa: S102
+        exec(compile(block, str(page), "exec"), {"__name__": "docs"})
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

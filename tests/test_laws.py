@@ -47,7 +47,14 @@ def test_more_traffic_never_needs_fewer_gpus(
 
 
 @settings(max_examples=60, deadline=None)
-@given(rate=rates, isl=lengths, osl=lengths, tpot=slos, tighter=st.floats(min_value=0.1, max_value=1.0), **choices)
+@given(
+    rate=rates,
+    isl=lengths,
+    osl=lengths,
+    tpot=slos,
+    tighter=st.floats(min_value=0.1, max_value=1.0),
+    **choices,
+)
 def test_a_tighter_tpot_never_needs_fewer_gpus(
     model: str, gpu: str, calibration: str, rate: float, isl: int, osl: int, tpot: float, tighter: float
 ) -> None:

@@ -121,9 +121,7 @@ def test_six_h100_or_four_b200(method: str) -> None:
         (0.7, 0.5, 0.87),
     ],
 )
-def test_the_headline_is_robust_one_input_at_a_time(
-    method: str, mbu: float, mfu: float, utilization: float
-) -> None:
+def test_the_headline_is_robust_one_input_at_a_time(method: str, mbu: float, mfu: float, utilization: float) -> None:
     constants = sizing.rule_of_thumb(mbu=mbu, mfu=mfu)
     targets = sizing.Targets(utilization=utilization, spares=2)
     assert totals(method=method, calibration=constants, targets=targets) == {"h100-sxm": 6, "b200-hgx": 4}

@@ -26,13 +26,22 @@ def test_rates(text: str | float, rate: float) -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("80GB", 80e9), ("80GiB", 80 * 2**30), ("1.5 TB", 1.5e12), ("512MiB", 2**29), ("80gb", 80e9), ("8 Gb", 1e9)],
+    [
+        ("80GB", 80e9),
+        ("80GiB", 80 * 2**30),
+        ("1.5 TB", 1.5e12),
+        ("512MiB", 2**29),
+        ("80gb", 80e9),
+        ("8 Gb", 1e9),
+    ],
 )
 def test_sizes_keep_gb_and_gib_and_gigabits_apart(text: str, size: float) -> None:
     assert units.size_bytes(text) == pytest.approx(size, rel=1e-12)
 
 
-@pytest.mark.parametrize(("text", "value"), [("4k", 4000), ("4K", 4096), ("2,000", 2000), ("1m", 1e6), ("2000 tokens", 2000)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("4k", 4000), ("4K", 4096), ("2,000", 2000), ("1m", 1e6), ("2000 tokens", 2000)]
+)
 def test_counts_follow_the_engines(text: str, value: float) -> None:
     assert units.count(text) == value
 
@@ -64,7 +73,9 @@ READERS = (
 
 
 @pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("text", ["", "abc", "nan", "inf", "-inf", "1e999", "20 parsecs", "1/0", "5 $$", "()", "0x10", True])
+@pytest.mark.parametrize(
+    "text", ["", "abc", "nan", "inf", "-inf", "1e999", "20 parsecs", "1/0", "5 $$", "()", "0x10", True]
+)
 def test_nonsense_is_refused_by_name(reader: object, text: str) -> None:
     with pytest.raises(UnitError, match="option"):
         reader(text, "option")  # type: ignore[operator]
@@ -85,7 +96,8 @@ def test_milliseconds_and_seconds_agree(value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.0182, "18.2 ms"), (1.35, "1.35 s"), (204.0, "3.4 min"), (3e-6, "3 us"), (float("inf"), "never")]
+    ("seconds", "text"),
+    [(0.0182, "18.2 ms"), (1.35, "1.35 s"), (204.0, "3.4 min"), (3e-6, "3 us"), (float("inf"), "never")],
 )
 def test_durations_are_shown_as_people_read_them(seconds: float, text: str) -> None:
     assert units.format_duration(seconds) == text

@@ -1,15 +1,15 @@
 """What can go wrong, and the exit code the command gives it.
 
-    SizingError                    1
-    ├── InputError (ValueError)    2   bad input: one clear message
-    │   ├── UnitError                  a quantity that does not parse
-    │   └── CalibrationError           a calibration file that does not hold
-    ├── CatalogError (LookupError) 4   something named that is not there
-    │   ├── UnknownGpu
-    │   ├── UnknownModel
-    │   └── UnknownFile
-    ├── Infeasible                 3   raised by ``Plan.require()`` only
-    └── LawBroken                  1   an answer that breaks a law of physics: a bug, never printed
+SizingError                    1
+├── InputError (ValueError)    2   bad input: one clear message
+│   ├── UnitError                  a quantity that does not parse
+│   └── CalibrationError           a calibration file that does not hold
+├── CatalogError (LookupError) 4   something named that is not there
+│   ├── UnknownGpu
+│   ├── UnknownModel
+│   └── UnknownFile
+├── Infeasible                 3   raised by ``Plan.require()`` only
+└── LawBroken                  1   an answer that breaks a law of physics: a bug, never printed
 """
 
 from collections.abc import Iterable

@@ -8,8 +8,10 @@ import numpy as np
 from sizing.architecture import Model, read_model
 from sizing.assumptions import DEFAULT_GPUS, DEFAULT_MODEL, Assumption, default
 from sizing.batching import Batch, largest_batch
-from sizing.calibration import Calibration, calibration as load_calibration
-from sizing.catalog import Gpu, gpu as catalog_gpu, price, resolve_gpu
+from sizing.calibration import Calibration
+from sizing.calibration import calibration as load_calibration
+from sizing.catalog import Gpu, price, resolve_gpu
+from sizing.catalog import gpu as catalog_gpu
 from sizing.cost import Cost, price_fleet
 from sizing.deployment import Deployment, EngineSettings, NumberFormats, Parallelism
 from sizing.errors import Infeasible, InputError
@@ -21,9 +23,7 @@ from sizing.workload import Slo, Workload
 
 SCHEMA_VERSION = "1.0"
 #: GPUs of a replica that are tried, smallest first: tensor parallel inside a node, then pipeline stages.
-LAYOUTS = tuple(
-    Parallelism(tp=tp, pp=pp) for tp, pp in ((1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 4), (8, 8))
-)
+LAYOUTS = tuple(Parallelism(tp=tp, pp=pp) for tp, pp in ((1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 4), (8, 8)))
 
 COLUMNS = (
     "gpu", "replicas", "gpus_per_replica", "layout", "serving_gpus", "spare_gpus", "total_gpus", "ttft_s", "tpot_s",
@@ -236,7 +236,10 @@ def evaluate(
 
 
 def choose(
-    candidates: Sequence[Deployment], question: Question, efficiency: Calibration, usd_per_gpu_hour: float | None
+    candidates: Sequence[Deployment],
+    question: Question,
+    efficiency: Calibration,
+    usd_per_gpu_hour: float | None,
 ) -> Evaluation | Rejected:
     """The candidate with the fewest GPUs; pipeline stages are tried only when nothing less holds the weights."""
     answer: Evaluation | Rejected | None = None

@@ -7,11 +7,10 @@ from typing import Generic, TypeVar
 
 from sizing.errors import InputError, nearest
 
-
 T = TypeVar("T")
 
 
-class Registry(Generic[T]):  # noqa: UP046 - Python 3.11 has no class type parameters
+class Registry(Generic[T]):
     """Named things of one kind, found by scanning a package on first use.
 
     Parameters

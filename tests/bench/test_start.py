@@ -1,6 +1,6 @@
 """How fast the library and the command start, as ratios to ``import numpy, pydantic`` in the same run.
 
-    pytest tests/bench -m benchmark
+pytest tests/bench -m benchmark
 """
 
 import subprocess
@@ -32,7 +32,10 @@ def paired_ratio(words: tuple[str, ...], rounds: int = 15) -> float:
 
 @pytest.mark.parametrize(
     ("name", "words", "most"),
-    [("import sizing", (sys.executable, "-c", "import sizing"), 2.0), ("a plan from the shell", COMMAND, 4.0)],
+    [
+        ("import sizing", (sys.executable, "-c", "import sizing"), 2.0),
+        ("a plan from the shell", COMMAND, 4.0),
+    ],
 )
 def test_start(name: str, words: tuple[str, ...], most: float, benchmark) -> None:
     ratio = paired_ratio(words)

@@ -6,7 +6,22 @@ import pytest
 
 from sizing.cli import run
 
-NONSENSE = ("abc", "", " ", "nan", "inf", "-inf", "1e400", "-1", "20 parsecs", "1/0", "20;rm", "0x14", "٣٤ms", "💥")
+NONSENSE = (
+    "abc",
+    "",
+    " ",
+    "nan",
+    "inf",
+    "-inf",
+    "1e400",
+    "-1",
+    "20 parsecs",
+    "1/0",
+    "20;rm",
+    "0x14",
+    "٣٤ms",
+    "💥",
+)
 OPTIONS = {
     "--rps": (*NONSENSE, "0", "20ms"),
     "--input": (*NONSENSE, "0", "2000ms"),
@@ -121,9 +136,7 @@ def test_a_bad_plan_file_is_refused(kind: str, tmp_path: Path, capsys: pytest.Ca
 
 @pytest.mark.parametrize("kind", BAD_BYTES)
 @pytest.mark.parametrize("option", ["--calibration", "--trace", "--catalog"])
-def test_a_bad_file_is_refused(
-    option: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_file_is_refused(option: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / ("bad.toml" if option != "--trace" else "bad.csv")
     path.write_bytes(BAD_BYTES[kind])
     code, out, error = outcome(capsys, option, str(path))

@@ -18,7 +18,7 @@ def _option(help_text: str, *names: str) -> Any:
     return typer.Option(*names, help=help_text, show_default=False)
 
 
-def command(  # noqa: PLR0913 - one parameter an option is how typer reads them
+def command(
     context: typer.Context,
     model: Annotated[Text, _option("Catalogue name, Hugging Face id, folder with config.json, or a config.json.", "--model", "-m")] = None,
     gpu: Annotated[list[str] | None, _option("GPU; repeat for several.", "--gpu", "-g")] = None,

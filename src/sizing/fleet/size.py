@@ -74,14 +74,19 @@ def size_fleet(workload: Workload, replica: ReplicaCapacity, targets: Targets) -
     exact = workload.request_rate_per_s / replica.planned_rate_per_s(targets.utilization)
     replicas = max(1, math.ceil(exact - 1e-9))
     if replicas > MOST_REPLICAS:
-        raise InputError(f"the plan needs {exact:.3g} replicas, above {MOST_REPLICAS:,}; check the rate and the lengths")
+        raise InputError(
+            f"the plan needs {exact:.3g} replicas, above {MOST_REPLICAS:,}; check the rate and the lengths"
+        )
     rate = workload.request_rate_per_s / replicas
     return Fleet(replicas=replicas, exact_replicas=exact, rate_per_replica_per_s=rate,
                  utilization=replica.utilization(rate))  # fmt: skip
 
 
 def additive_replicas(
-    input_tokens_per_s: float, output_tokens_per_s: float, prefill_tokens_per_s: float, decode_tokens_per_s: float
+    input_tokens_per_s: float,
+    output_tokens_per_s: float,
+    prefill_tokens_per_s: float,
+    decode_tokens_per_s: float,
 ) -> float:
     """Replicas before rounding when prefill and decode throughput of one replica are known. [replica]
 

@@ -126,7 +126,13 @@ def load_at_rate(
 
 
 def replica_capacity(
-    workload: Workload, slo: Slo, batch: Batch, steps: Steps, *, method: str = "additive", overhead_s: float = 0.0
+    workload: Workload,
+    slo: Slo,
+    batch: Batch,
+    steps: Steps,
+    *,
+    method: str = "additive",
+    overhead_s: float = 0.0,
 ) -> ReplicaCapacity:
     """Largest request rate one colocated replica sustains within its targets.
 

@@ -4,7 +4,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 
-def transfer_s(moved_bytes: ArrayLike, bandwidth_bytes_per_s: ArrayLike, latency_s: ArrayLike = 0.0) -> NDArray[np.float64]:
+def transfer_s(
+    moved_bytes: ArrayLike, bandwidth_bytes_per_s: ArrayLike, latency_s: ArrayLike = 0.0
+) -> NDArray[np.float64]:
     """Time to move bytes over a link: latency + bytes / bandwidth. [s]
 
     Parameters
