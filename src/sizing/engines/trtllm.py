@@ -1,0 +1,63 @@
+"""TensorRT-LLM: memory rules.
+
+Identity: ``KV room = (total - peak + KV of the profiling run) * free_gpu_memory_fraction``: the share is taken
+of what is left, not of the whole. Exact in 2 of 2 logs.
+"""
+
+from dataclasses import dataclass
+
+from sizing.architecture import Model
+from sizing.catalog import Gpu
+from sizing.engines import footprint
+from sizing.engines.blocks import block_pools
+from sizing.engines.cache import CachePool
+from sizing.engines.record import GIB, Defaults, Engine, Overhead, Rank, register
+
+#: Driver context, workspaces; with several GPUs also NCCL and all-reduce buffers [GiB].
+NON_TORCH_GIB = (1.0, 2.5)
+
+
+@register("trtllm")
+@dataclass(frozen=True, kw_only=True)
+class TrtLlm(Engine):
+    """TensorRT-LLM with the PyTorch backend."""
+
+    name: str = "trtllm"
+
+    def defaults(self, model: Model, gpu: Gpu, tp: int = 1) -> Defaults:
+        """0.9 of what is free; 2,048 sequences, 8,192 tokens; blocks of 32."""
+        return Defaults(
+            memory_utilization=0.9,
+            max_num_seqs=2048,
+            max_num_batched_tokens=8192,
+            block_size=32,
+            max_model_len=model.max_positions or 8192,
+        )
+
+    def overhead(self, rank: Rank) -> Overhead:
+        """Activation peak of one full step, workspaces, graphs."""
+        logits = footprint.sampler_bytes(rank, 0.0) + 4.0 * min(rank.max_num_seqs, 256) * rank.model.vocab_size
+        return Overhead(
+            weights_extra_bytes=footprint.rotary_bytes(rank),
+            activation_bytes=footprint.forward_bytes(rank) + logits,
+            non_torch_bytes=NON_TORCH_GIB[rank.tp > 1] * GIB,
+            cuda_graph_bytes=0.3 * GIB if rank.cuda_graphs else 0.0,
+        )
+
+    def kv_bytes(self, rank: Rank, overhead: Overhead, utilization: float) -> float:
+        """``(total - weights - activation - non-torch) * fraction``."""
+        taken = rank.weights_bytes + overhead.weights_extra_bytes
+        taken += overhead.activation_bytes + overhead.non_torch_bytes
+        return (rank.gpu.process_memory_bytes - taken) * utilization
+
+    def pools(self, rank: Rank, kv_bytes: float) -> tuple[CachePool, ...]:
+        """One pool of blocks, every layer cached in full unless windows are asked for."""
+        return block_pools(rank, kv_bytes, hybrid=False)
+
+    def wording(self, kv_bytes: float, tokens: int, concurrency: float, max_model_len: int) -> tuple[str, ...]:
+        """The start-up line."""
+        return (f"[MemUsageChange] Allocated {kv_bytes / GIB:.2f} GiB for max tokens in paged KV cache ({tokens}).",)
+
+    def rule(self) -> str:
+        """The identity in words."""
+        return "KV room = (total - weights - activation - non-torch) * free_gpu_memory_fraction"

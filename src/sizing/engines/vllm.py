@@ -1,0 +1,153 @@
+"""vLLM: memory rules by version.
+
+Identity (V1): ``KV room = total * utilisation - weights - activation peak - non-torch``, within 0.05 GiB on
+61 start-up logs of v0.19; graphs are charged from v0.20 on. What the process held before it began to load
+is not charged: it sits in the 1 - utilisation.
+
+Constants are fitted on start-up logs (``data/measured/memory.csv``); the mechanisms are named beside them.
+"""
+
+from dataclasses import dataclass
+
+from sizing.architecture import Model
+from sizing.catalog import Gpu
+from sizing.engines import footprint
+from sizing.engines.blocks import block_pools
+from sizing.engines.cache import CachePool
+from sizing.engines.record import GIB, Defaults, Engine, Overhead, Rank, register
+
+NEWEST = (0, 20, 0)
+#: Cards with less memory, and A100s, get the smaller defaults [byte].
+LARGE_CARD_BYTES = 70 * GIB
+
+#: Bytes for each logit of a full batch while sampling: 16-bit logits, their fp32 copy, probabilities and
+#: random draws (14), and with PyTorch's top-k/top-p also sorted values, 64-bit indices and sums (24 more).
+SAMPLER_FUSED_BYTES = 14.4
+SAMPLER_SORTING_BYTES = 37.9
+#: Encoder outputs and profiled images of multimodal models [GiB].
+ENCODER_GIB = 0.2
+#: Non-torch memory [GiB]: one GPU, several GPUs (NCCL, custom all-reduce); from 0.17 on fused all-reduce too.
+NON_TORCH_GIB = {"old": (0.13, 0.55), "new": (0.25, 2.05), "plain": (0.02, 0.14)}
+NON_TORCH_PER_GPU_GIB = 0.03
+PIPELINE_NON_TORCH_GIB = 0.07
+#: ROCm: one GPU, and several (RCCL buffers) [GiB].
+ROCM_NON_TORCH_GIB = (1.2, 2.5)
+ROCM_NON_TORCH_PER_GPU_GIB = 0.11
+
+
+@register("vllm")
+@dataclass(frozen=True, kw_only=True)
+class Vllm(Engine):
+    """vLLM."""
+
+    name: str = "vllm"
+
+    @property
+    def number(self) -> tuple[int, ...]:
+        """Version that the rules follow: the one stated, or the newest known."""
+        return self.version.number or NEWEST
+
+    @property
+    def legacy(self) -> bool:
+        """Whether it is the V0 engine."""
+        if self.version.legacy is not None:
+            return self.version.legacy
+        return self.number < (0, 8)
+
+    def defaults(self, model: Model, gpu: Gpu, tp: int = 1) -> Defaults:
+        """Utilisation 0.92 since 0.20, 0.9 before; 1,024 sequences and 8,192 tokens on cards of 70 GiB."""
+        large = gpu.process_memory_bytes >= LARGE_CARD_BYTES and "a100" not in gpu.id
+        longest = model.max_positions or 8192
+        if self.legacy:
+            sequences, tokens = 256, max(2048, longest if longest <= 32768 else 2048)
+        else:
+            sequences, tokens = (1024, 8192) if large and self.number >= (0, 8, 2) else (256, 2048)
+        return Defaults(
+            memory_utilization=0.92 if self.number >= (0, 20) else 0.9,
+            max_num_seqs=sequences,
+            max_num_batched_tokens=tokens,
+            block_size=16,
+            max_model_len=longest,
+        )
+
+    def overhead(self, rank: Rank) -> Overhead:
+        """Activation peak, non-torch memory and graphs."""
+        graphs = self._graph_bytes(rank) if rank.cuda_graphs else 0.0
+        return Overhead(
+            weights_extra_bytes=footprint.rotary_bytes(rank) + self._absorbed_bytes(rank),
+            activation_bytes=self._activation_bytes(rank),
+            non_torch_bytes=self._non_torch_bytes(rank),
+            cuda_graph_bytes=graphs,
+            charged_graph_bytes=graphs if self.number >= (0, 20) else 0.0,
+        )
+
+    def kv_bytes(self, rank: Rank, overhead: Overhead, utilization: float) -> float:
+        """``total * utilisation - weights - activation peak - non-torch - charged graphs``."""
+        taken = rank.weights_bytes + overhead.weights_extra_bytes + overhead.activation_bytes
+        taken += overhead.non_torch_bytes + overhead.charged_graph_bytes
+        return rank.gpu.process_memory_bytes * utilization - taken
+
+    def pools(self, rank: Rank, kv_bytes: float) -> tuple[CachePool, ...]:
+        """One pool; windows are grouped apart by the V1 engine since 0.9."""
+        return block_pools(rank, kv_bytes, hybrid=not self.legacy and self.number >= (0, 9))
+
+    def wording(self, kv_bytes: float, tokens: int, concurrency: float, max_model_len: int) -> tuple[str, ...]:
+        """Both start-up lines."""
+        return (
+            f"Available KV cache memory: {kv_bytes / GIB:.2f} GiB",
+            f"GPU KV cache size: {tokens:,} tokens",
+            f"Maximum concurrency for {max_model_len:,} tokens per request: {concurrency:.2f}x",
+        )
+
+    def rule(self) -> str:
+        """The identity in words."""
+        graphs = " - CUDA graphs" if self.number >= (0, 20) else ""
+        return f"KV room = total * utilisation - weights - activation peak - non-torch{graphs}"
+
+    # -- parts ------------------------------------------------------------------------------------------
+
+    def _sorts(self, gpu: Gpu) -> bool:
+        """Whether sampling sorts in PyTorch: without FlashInfer (before 0.10), or with it off (0.11.1-0.16)."""
+        if gpu.vendor == "AMD":
+            upstream_kernels = "rhai" not in self.version.build and self.number >= (0, 13)
+            return self.number < (0, 17) and not upstream_kernels
+        return self.number < (0, 10) or (0, 11, 1) <= self.number < (0, 17)
+
+    def _activation_bytes(self, rank: Rank) -> float:
+        entry = SAMPLER_SORTING_BYTES if self._sorts(rank.gpu) else SAMPLER_FUSED_BYTES
+        entry += rank.sixteen_bit_bytes - 2.0
+        sampling = footprint.sampler_bytes(rank, entry) + footprint.hidden_bytes(rank)
+        kept = ENCODER_GIB * GIB if rank.model.towers and rank.first else 0.0
+        experts = footprint.expert_workspace_bytes(rank)
+        if self.number >= (0, 14) and not self.legacy:
+            kept, experts = kept + experts, 0.0
+        return max(sampling, footprint.forward_bytes(rank) + experts) + kept
+
+    def _non_torch_bytes(self, rank: Rank) -> float:
+        if rank.gpu.vendor == "AMD":
+            one, several = ROCM_NON_TORCH_GIB
+            size = one if rank.tp == 1 else several + ROCM_NON_TORCH_PER_GPU_GIB * rank.tp
+            return size * GIB
+        if rank.tp == 1:
+            size = PIPELINE_NON_TORCH_GIB if rank.pp > 1 else NON_TORCH_GIB[self._era()][0]
+            return size * GIB
+        return (NON_TORCH_GIB[self._era()][1] + NON_TORCH_PER_GPU_GIB * (rank.tp - 2)) * GIB
+
+    def _era(self) -> str:
+        if self.number >= (0, 17):
+            return "new"
+        return "plain" if (0, 10) <= self.number < (0, 11) else "old"
+
+    def _graph_bytes(self, rank: Rank) -> float:
+        """Captured graphs: a start, and some for each layer."""
+        return (0.37 + 0.017 * rank.depth) * GIB
+
+    def _absorbed_bytes(self, rank: Rank) -> float:
+        """16-bit copies of the MLA up-projections, absorbed into queries and outputs. [byte]"""
+        total = 0.0
+        for layer in rank.layers:
+            m = layer.mixer
+            if m.latent_dim and m.heads:
+                nope = max(m.head_dim - m.rope_dim, 0)
+                total += layer.count * 2.0 * m.latent_dim * m.heads * (nope + m.value_dim) / rank.tp
+        return total
