@@ -30,7 +30,7 @@ def test_23040_bytes_per_token_of_smollm2_135m() -> None:
 
 def test_121_requests_of_8k_on_one_b200() -> None:
     # The data sheet's 180 GB, not the 192.3e9 bytes that the driver reports; 0.9 of it less 16.38 GB of weights
-    budget = sizing.memory_budget(deployment("Qwen/Qwen3-8B", "b200-hgx", kv="bf16"), rule="datasheet")
+    budget = sizing.memory_budget(deployment("Qwen/Qwen3-8B", "b200-hgx", kv="bf16"), memory_rule="datasheet")
     assert budget.max_requests(8192) == pytest.approx(120.55, abs=0.005)
     assert round(budget.max_requests(8192)) == 121
 

@@ -4,7 +4,7 @@ The public names, in the order of the data path. They load when first asked for.
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 _HOMES: dict[str, tuple[str, ...]] = {
     "sizing.errors": (
@@ -17,6 +17,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "sizing.assumptions": ("Assumption",),
     "sizing.workload": ("Slo", "Workload", "read_trace"),
     "sizing.deployment": ("Deployment", "EngineSettings", "NumberFormats", "Parallelism"),
+    "sizing.calibration": ("Calibration", "rule_of_thumb"),
     "sizing.memory": ("MemoryBudget", "memory_budget"),
     "sizing.steptime": ("StepModel", "step_model"),
     "sizing.batching": ("Batch", "largest_batch"),

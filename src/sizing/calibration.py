@@ -290,7 +290,7 @@ def calibration(name: str | Path, gpu: Gpu, engine: str = "vllm") -> Calibration
         Whose kernels and engine time (``vllm``, ``trtllm``, ``sglang``, ``transformers``).
     """
     if str(name) == "rule-of-thumb":
-        return _rule_of_thumb(gpu.id, engine)
+        return rule_of_thumb(gpu=gpu.id, engine=engine)
     if str(name) == "measured":
         return _provisional(gpu.id, engine)
     raise CalibrationError(
@@ -299,12 +299,25 @@ def calibration(name: str | Path, gpu: Gpu, engine: str = "vllm") -> Calibration
 
 
 @lru_cache
-def _rule_of_thumb(gpu: str, engine: str) -> Calibration:
-    """70 % of bandwidth, 50 % of peak compute, nothing else (seeds; kept for good)."""
+def rule_of_thumb(*, mbu: float = 0.70, mfu: float = 0.50, gpu: str = "any", engine: str = "any") -> Calibration:
+    """Shares of peak bandwidth and compute, nothing else (the seeds' arithmetic; kept for good).
+
+    Parameters
+    ----------
+    mbu
+        Share of the memory bandwidth that is reached [1].
+    mfu
+        Share of the dense peak that is reached [1].
+    gpu, engine
+        What it is marked for.
+    """
+    for name, share in (("mbu", mbu), ("mfu", mfu)):
+        if not 0.0 < share <= 1.0:
+            raise CalibrationError(f"{name}: {share!r} is not allowed; give a share above 0 and up to 1")
     plain = {
         "fixed_s": 0.0,
-        "memory_fraction": 0.70,
-        "compute_fraction": 0.50,
+        "memory_fraction": mbu,
+        "compute_fraction": mfu,
         "smoothness": math.inf,
         "ramp_k": 0.0,
         "wave_exponent": 0.0,

@@ -114,7 +114,7 @@ def _invoke(modules: Sequence[str], words: Sequence[str]) -> int:
     except typer.Abort:
         return 130
     except click_error as error:
-        message = getattr(error, "format_message", lambda: str(error))()
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
         if not message:  # a group called bare has already printed its help
             return 2
         print(f"{PROGRAM}: {' '.join(message.split())} (see {PROGRAM} --help)", file=sys.stderr)  # noqa: T201

@@ -20,7 +20,9 @@ def _option(help_text: str, *names: str) -> Any:
 
 def command(
     context: typer.Context,
-    model: Annotated[Text, _option("Catalogue name, Hugging Face id, folder with config.json, or a config.json.", "--model", "-m")] = None,
+    model: Annotated[
+        Text, _option("Catalogue name, Hugging Face id, folder with config.json, or a config.json.", "--model", "-m")
+    ] = None,
     gpu: Annotated[list[str] | None, _option("GPU; repeat for several.", "--gpu", "-g")] = None,
     rps: Annotated[Text, _option("Requests a second: 20, 20/s, 1200/min.")] = None,
     input: Annotated[Text, _option("Mean input tokens: 2000, 4k (4000), 4K (4096).")] = None,
@@ -28,11 +30,15 @@ def command(
     trace: Annotated[Text, _option("Traffic trace; rate and lengths are read from it.")] = None,
     slo_tpot: Annotated[Text, _option("Time per output token: 20ms.")] = None,
     slo_ttft: Annotated[Text, _option("Time to first token: 1s.")] = None,
-    percentile: Annotated[Text, _option("Share of requests that must meet the targets, in percent; mean if left out.")] = None,
+    percentile: Annotated[
+        Text, _option("Share of requests that must meet the targets, in percent; mean if left out.")
+    ] = None,
     spares: Annotated[Text, _option("Spare replicas.")] = None,
     utilization: Annotated[Text, _option("Share of capacity planned for: 0.85 or 85%.")] = None,
     memory_utilization: Annotated[Text, _option("Share of GPU memory the engine may use.")] = None,
-    weights: Annotated[Text, _option("Weight format: bf16, fp8, int4, nvfp4, ...; the checkpoint's own if left out.")] = None,
+    weights: Annotated[
+        Text, _option("Weight format: bf16, fp8, int4, nvfp4, ...; the checkpoint's own if left out.")
+    ] = None,
     kv: Annotated[Text, _option("KV cache format: auto, bf16, fp8.")] = None,
     tp: Annotated[Text, _option("Tensor parallel GPUs; 1 to 8 are tried if left out.")] = None,
     pp: Annotated[Text, _option("Pipeline stages.")] = None,
@@ -45,10 +51,12 @@ def command(
     config: Annotated[Path | None, _option("YAML file with any of these options.")] = None,
     format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
     out: Annotated[Path | None, _option("Write the result to this file, whole or not at all.", "--out", "-o")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show the arithmetic for the first GPU, step by step.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the arithmetic for the first GPU, step by step.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Plan a fleet from traffic and latency targets."""
     if context.invoked_subcommand is not None:
         return
