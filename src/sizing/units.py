@@ -15,7 +15,7 @@ from sizing.errors import UnitError
 if TYPE_CHECKING:
     import pint
 
-_NUMBER = re.compile(r"^\s*([+-]?(?:\d+(?:[_,]\d{3})*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$")
+_NUMBER = re.compile(r"^\s*([+-]?(?:[0-9]+(?:[_,][0-9]{3})*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*(.*?)\s*$")
 
 _SECONDS = {
     "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0,
@@ -200,6 +200,16 @@ def fraction(text: str | float, what: str = "fraction") -> float:
     value, unit = _split(text, what, allowed)
     value = value / 100 if unit == "%" else value
     if unit not in ("", "%") or not 0 < value <= 1:
+        raise UnitError(f"{what}: {shown(text)} is not allowed; write {allowed}")
+    return value
+
+
+def percentile(text: str | float, what: str = "percentile") -> float:
+    """Share of requests in percent, between 0 and 100, from ``99``, ``99%`` or ``p99``. [%]"""
+    allowed = "a percentile between 0 and 100, such as 95 or 99"
+    cleaned = text.strip().lower().removeprefix("p") if isinstance(text, str) else text
+    value, unit = _split(cleaned, what, allowed)
+    if unit not in ("", "%", "th") or not 0 < value < 100:
         raise UnitError(f"{what}: {shown(text)} is not allowed; write {allowed}")
     return value
 

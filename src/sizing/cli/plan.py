@@ -108,7 +108,7 @@ def plan_arguments(options: PlanOptions) -> tuple[dict[str, Any], list[str]]:
 
     asked = Asked(options)
     workload = _traffic(asked)
-    percentile = units.count(options.percentile, "--percentile") if options.percentile else None
+    percentile = None if options.percentile is None else units.percentile(options.percentile, "--percentile")
     slo = Slo(ttft_s=asked.target_s("slo_ttft"), tpot_s=asked.target_s("slo_tpot"), percentile=percentile)
     targets = Targets(
         utilization=asked.number("utilization", units.fraction), spares=int(asked.number("spares", _spares))
