@@ -1,0 +1,70 @@
+"""How kernels are compiled: numba, once per version of their source, kept in a folder that can be written."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _user_cache() -> Path:
+    """The platform's folder for caches of this user."""
+    if "XDG_CACHE_HOME" in os.environ:
+        return Path(os.environ["XDG_CACHE_HOME"])
+    home = Path.home()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local"))
+    return home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache"
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _source_digest() -> str:
+    """Digest of every kernel's source: numba itself does not see edits to callees in other files."""
+    digest = sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.name.encode() + source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def cache_folder() -> str:
+    """Folder of compiled kernels: ``NUMBA_CACHE_DIR``, else the user's cache, else a temporary one."""
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        return os.environ["NUMBA_CACHE_DIR"]
+    try:
+        base = _user_cache() / "sizing"
+    except RuntimeError:  # a user without a home
+        base = Path(tempfile.gettempdir()) / "sizing"
+    folder = base / "kernels" / _source_digest()
+    if not _writable(folder):
+        folder = Path(tempfile.gettempdir()) / f"sizing-kernels-{os.getuid() if hasattr(os, 'getuid') else 0}"
+        folder = folder / _source_digest()
+        if not _writable(folder):
+            return ""
+    return str(folder)
+
+
+_FOLDER = cache_folder()
+
+
+def compiled(function: Function) -> Function:
+    """Compile a kernel when it is first called; later processes load it from the cache folder."""
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = _FOLDER
+    try:
+        return cast(Function, numba.njit(cache=bool(_FOLDER), nogil=True)(function))
+    finally:
+        numba.config.CACHE_DIR = before

@@ -1,0 +1,55 @@
+"""Replay requests on a fleet and record what came of each."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from sizing.simulator import layout as at
+from sizing.simulator.packing import pack, unpack
+from sizing.simulator.records import Records
+from sizing.simulator.spec import FleetPlan, Requests, Scheduler
+from sizing.steptable import StepTable
+
+PIECES = 64
+
+
+def replay(
+    requests: Requests, steps: StepTable, scheduler: Scheduler, fleet: FleetPlan | None = None, *,
+    seed: int = 0, horizon_s: float | None = None, progress: Callable[[float], None] | None = None,
+) -> Records:  # fmt: skip
+    """Simulate, iteration by iteration, and record every request.
+
+    Parameters
+    ----------
+    requests
+        What arrives.
+    steps
+        Time of each step, by its composition.
+    scheduler
+        How the engine composes steps.
+    fleet
+        Replicas, router, events. None: one replica.
+    seed
+        Of the router's draws.
+    horizon_s
+        Stop here; who is not done is unfinished. None: until everybody is done. [s]
+    progress
+        Called with the share of requests that have arrived.
+    """
+    from sizing.simulator import fleetloop
+
+    fleet = fleet or FleetPlan()
+    if scheduler.batching == "static":
+        from sizing.simulator.staticbatch import replay_static
+
+        return replay_static(requests, steps, scheduler, fleet, seed=seed, horizon_s=horizon_s)
+    p = pack(requests, steps, scheduler, fleet, seed=seed, horizon_s=horizon_s)
+    fleetloop.initialise(p.s, p.w, p.o)
+    for until in np.linspace(0, p.o.arrivals, PIECES + 1).astype(np.int64)[1:]:
+        fleetloop.run(p.s, p.w, p.q, p.t, p.f, p.e, p.o, int(until))
+        if progress is not None:
+            progress(float(until) / max(p.o.arrivals, 1))
+    return unpack(p, requests, steps)
+
+
+__all__ = ["at", "replay"]

@@ -1,0 +1,222 @@
+"""What is simulated: how an engine schedules, the requests, and what happens to the fleet."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sizing.errors import InputError
+
+ROUTERS = ("random", "round-robin", "least-loaded", "prefix-aware", "sticky")
+MOST_CLASSES = 8
+
+
+def check_whole(name: str, value: int, least: int, most: int) -> None:
+    """Refuse anything but a whole number in a range."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not least <= value <= most:
+        raise InputError(f"{name}: {value!r} is not allowed; give a whole number from {least} to {most}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduler:
+    """How one replica's engine composes its steps.
+
+    Attributes
+    ----------
+    kv_tokens
+        Tokens that the replica's KV cache holds. [token]
+    max_num_seqs
+        Sequences in one step, at most. [request]
+    max_num_batched_tokens
+        Token budget of one step; above ``max_num_seqs``. Prompts are prefilled in chunks within it. [token]
+    block_tokens
+        Tokens of one KV block. [token]
+    prefix_caching
+        Whether blocks are shared and kept for later requests with the same beginning.
+    batching
+        ``continuous`` (Orca's iteration-level scheduling), or ``static``: a batch is taken when the one before
+        has ended, is padded to its longest answer, and is returned as a whole.
+    kv_reservation
+        ``paged``: blocks as tokens come (vLLM). ``longest``: contiguous room for ``max_model_len`` tokens at
+        admission, as engines did before.
+    max_model_len
+        Longest context, prompt and answer; longer requests are refused. None: what the cache holds. [token]
+    """
+
+    kv_tokens: int
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 8192
+    block_tokens: int = 16
+    prefix_caching: bool = True
+    batching: Literal["continuous", "static"] = "continuous"
+    kv_reservation: Literal["paged", "longest"] = "paged"
+    max_model_len: int | None = None
+
+    def __post_init__(self) -> None:
+        check_whole("kv_tokens", self.kv_tokens, 0, 1 << 40)
+        check_whole("max_num_seqs", self.max_num_seqs, 1, 1 << 16)
+        check_whole("max_num_batched_tokens", self.max_num_batched_tokens, 2, 1 << 22)
+        check_whole("block_tokens", self.block_tokens, 1, 1 << 16)
+        if self.max_model_len is not None:
+            check_whole("max_model_len", self.max_model_len, 1, 1 << 30)
+        if self.max_num_batched_tokens <= self.max_num_seqs:
+            raise InputError(
+                f"max_num_batched_tokens: {self.max_num_batched_tokens} must be above max_num_seqs"
+                f" ({self.max_num_seqs}); every decoding sequence takes one token of each step"
+            )
+        for name, choices in (("batching", ("continuous", "static")), ("kv_reservation", ("paged", "longest"))):
+            if getattr(self, name) not in choices:
+                raise InputError(f"{name}: {getattr(self, name)!r} is not known; use {' or '.join(choices)}")
+
+    @property
+    def longest_request_tokens(self) -> int:
+        """Longest prompt and answer that is not refused. [token]"""
+        room = self.kv_tokens // self.block_tokens * self.block_tokens
+        return room if self.max_model_len is None else min(room, self.max_model_len)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """Requests to replay, one array entry each.
+
+    Attributes
+    ----------
+    arrival_s
+        Arrival times. For a request that follows another: the pause after that one's completion. [s]
+    input_tokens, output_tokens
+        Lengths of prompt and answer, at least 1. [token]
+    chain
+        The edge of the prefix tree where the shared part of the request ends; -1 shares nothing.
+    shared_tokens
+        Tokens, from the first on, that lie on the path to that edge's end. Above the prompt's length they
+        cover the answer too, as in a conversation that is resent. [token]
+    chain_parent, chain_start_tokens
+        The tree: parent of each edge (-1 at the root) and tokens before it, whole blocks. None: no edge has a
+        parent, so every chain is a prefix of its own. [token]
+    priority
+        Class, 0 the most urgent.
+    after
+        Index of the request whose completion this one waits for; -1 arrives by the clock.
+    """
+
+    arrival_s: NDArray[np.float64]
+    input_tokens: NDArray[np.int64]
+    output_tokens: NDArray[np.int64]
+    chain: NDArray[np.int64] | None = None
+    shared_tokens: NDArray[np.int64] | None = None
+    chain_parent: NDArray[np.int64] | None = None
+    chain_start_tokens: NDArray[np.int64] | None = None
+    priority: NDArray[np.int64] | None = None
+    after: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        count = len(self.arrival_s)
+        for name in ("arrival_s", "input_tokens", "output_tokens", "chain", "shared_tokens", "priority", "after"):
+            values = getattr(self, name)
+            if values is not None and len(values) != count:
+                raise InputError(f"{name}: {len(values)} values for {count} requests")
+        if count == 0:
+            raise InputError("requests: none given; nothing to simulate")
+        if not np.all(np.isfinite(self.arrival_s)) or np.min(self.arrival_s) < 0:
+            raise InputError("arrival_s: times must be finite and not negative")
+        if np.max(self.arrival_s) > 4e6:
+            raise InputError("arrival_s: times beyond 46 days; shift the trace to begin at 0")
+        for name in ("input_tokens", "output_tokens"):
+            values = getattr(self, name)
+            if np.min(values) < 1 or np.max(values) > 1 << 26:
+                raise InputError(f"{name}: lengths must be from 1 to {1 << 26} tokens")
+        if self.priority is not None and not 0 <= np.min(self.priority) <= np.max(self.priority) < MOST_CLASSES:
+            raise InputError(f"priority: classes go from 0 to {MOST_CLASSES - 1}")
+
+    def __len__(self) -> int:
+        return len(self.arrival_s)
+
+    @classmethod
+    def closed_loop(
+        cls, concurrency: int, input_tokens: Any, output_tokens: Any, *, pause_s: float = 0.0, **more: Any
+    ) -> Self:
+        """Users that each send a request when the one before is answered.
+
+        Parameters
+        ----------
+        concurrency
+            Users. [request]
+        input_tokens, output_tokens
+            Lengths of all requests; user ``k`` sends numbers ``k``, ``k + concurrency``, ... [token]
+        pause_s
+            Time between an answer and the next request. [s]
+        """
+        check_whole("concurrency", concurrency, 1, 1 << 24)
+        count = len(input_tokens)
+        after = np.arange(count) - concurrency
+        return cls(
+            arrival_s=np.where(after < 0, 0.0, pause_s), input_tokens=np.asarray(input_tokens),
+            output_tokens=np.asarray(output_tokens), after=np.maximum(after, -1), **more,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetEvent:
+    """Something that happens to a replica.
+
+    Attributes
+    ----------
+    time_s
+        When. [s]
+    replica
+        Its number, from 0.
+    kind
+        ``fail``: requests on it go back to the router and are prefilled anew elsewhere. ``start``: it takes
+        requests from now on, with an empty cache (a cold start's delay is part of ``time_s``). ``drain``:
+        it takes no more, and ends when it is empty.
+    """
+
+    time_s: float
+    replica: int
+    kind: Literal["fail", "start", "drain"]
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("fail", "start", "drain"):
+            raise InputError(f"kind: {self.kind!r} is not known; use fail, start or drain")
+        if not 0 <= self.time_s < 4e6:
+            raise InputError(f"time_s: {self.time_s!r} is not allowed; give seconds from 0 to 4,000,000")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPlan:
+    """Replicas, how requests are spread over them, and what happens to them.
+
+    Attributes
+    ----------
+    replicas
+        Replicas that ever exist. [replica]
+    router
+        ``random``, ``round-robin``, ``least-loaded`` (fewest requests present), ``prefix-aware`` (fewest
+        uncached prompt tokens, those in its queue and a weight per request present included) or ``sticky``
+        (by the root of the prefix).
+    down_at_start
+        Replicas that are not up at time 0.
+    events
+        Failures, starts and drains.
+    request_weight_tokens
+        What one present request weighs for the prefix-aware router. [token]
+    """
+
+    replicas: int = 1
+    router: str = "least-loaded"
+    down_at_start: Sequence[int] = ()
+    events: Sequence[FleetEvent] = ()
+    request_weight_tokens: int = 32
+
+    def __post_init__(self) -> None:
+        check_whole("replicas", self.replicas, 1, 1 << 14)
+        if self.router not in ROUTERS:
+            from sizing.errors import nearest
+
+            raise InputError(
+                f"router: {self.router!r} is not known; use {', '.join(ROUTERS)}{nearest(self.router, ROUTERS)}"
+            )
+        for replica in [*self.down_at_start, *(event.replica for event in self.events)]:
+            check_whole("replica", replica, 0, self.replicas - 1)
