@@ -208,6 +208,18 @@ class StepModel:
         step = self._step(decode_batch, context_tokens, prefill_tokens, prefill_attention, prefill_sequences)
         return np.maximum(*self._roofline(step))
 
+    def moved_bytes(self, decode_batch: float, context_tokens: float, prefill_tokens: float = 0.0,
+                    prefill_attention: float = 0.0) -> float:  # fmt: skip
+        """Bytes that one GPU reads and writes in a step; arguments as :meth:`step_s`. [byte]"""
+        step = self._step(decode_batch, context_tokens, prefill_tokens, prefill_attention, None)
+        return float(sum(np.sum(work(op, step, self.gpu)[0]) for op in self.operations))
+
+    def flops(self, decode_batch: float, context_tokens: float, prefill_tokens: float = 0.0,
+              prefill_attention: float = 0.0) -> float:  # fmt: skip
+        """Operations of one GPU in a step; arguments as :meth:`step_s`. [flop]"""
+        step = self._step(decode_batch, context_tokens, prefill_tokens, prefill_attention, None)
+        return float(sum(np.sum(work(op, step, self.gpu)[1]) for op in self.operations))
+
     # -- explanations -------------------------------------------------------------------------------------
 
     def breakdown(self, decode_batch: float, context_tokens: float, prefill_tokens: float = 0.0,
