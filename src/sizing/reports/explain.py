@@ -51,7 +51,7 @@ def _decode(plan: Plan, e: Evaluation) -> list[str]:
     lines = [
         f"mean context = input + output / 2 = {work.mean_input_tokens:,.0f} + {work.mean_output_tokens:,.0f} / 2 = "
         f"{batch.mean_context_tokens:,.0f} tokens",
-        *e.steps.decode_arithmetic(batch.max_requests, batch.mean_context_tokens),
+        *_decode_step(e),
         f"largest batch = least of {batch.tpot_requests:,.1f} (step <= TPOT {plan.slo.tpot_s * 1e3:.3g} ms), "
         f"{batch.kv_requests:,.1f} (KV room), {batch.engine_requests:,.0f} (the engine's limit) = "
         f"{batch.max_requests:,.1f} requests; its step takes {batch.step_s * 1e3:.3f} ms",
@@ -59,9 +59,51 @@ def _decode(plan: Plan, e: Evaluation) -> list[str]:
     return lines
 
 
+def _decode_step(e: Evaluation) -> list[str]:
+    """The decode step at the largest batch: one roofline when constants are shares, else operation by operation."""
+    batch, context, steps = e.batch.max_requests, e.batch.mean_context_tokens, e.steps
+    gpu = e.deployment.gpu
+    if not steps.calibration.ideal:
+        return _operations(steps.breakdown(batch, batch * context), "decode step")
+    read = steps.moved_bytes(batch, 0.0)
+    share = float(steps.calibration.gemm("bf16").memory_fraction)
+    rate = gpu.memory_bandwidth_bytes_per_s
+    return [
+        f"weights read in each step = {format_bytes(read)} (all matrices and the head once, not the embedding table)",
+        f"decode step = (weights + batch x context x KV per token) / (bandwidth x MBU) = ({format_bytes(read)} + "
+        f"{batch:,.1f} x {context:,.0f} x {format_count(e.memory.kv_bytes_per_token)} B) / "
+        f"({rate / 1e12:.4g} TB/s x {share:.3g}) = {float(steps.decode_s(batch, context)) * 1e3:.3f} ms",
+    ]
+
+
+def _prefill_step(plan: Plan, e: Evaluation) -> list[str]:
+    """Prefill of one prompt, the same way."""
+    tokens, steps, gpu = plan.workload.mean_input_tokens, e.steps, e.deployment.gpu
+    pairs = tokens * (tokens + 1) / 2
+    if not steps.calibration.ideal:
+        return _operations(steps.breakdown(0.0, 0.0, tokens, pairs), "prefill")
+    flops = steps.flops(0.0, 0.0, tokens, pairs)
+    attention = flops - steps.flops(0.0, 0.0, tokens, 0.0)
+    share = float(steps.calibration.gemm("bf16").compute_fraction)
+    peak = flops / float(steps.floor_s(0.0, 0.0, tokens, pairs))
+    return [
+        f"operations of one prompt = 2 x matrix weights x {tokens:,.0f} + causal attention = "
+        f"{(flops - attention) / 1e12:.3f} + {attention / 1e12:.3f} TFLOP",
+        f"prefill = {flops / 1e12:.3f} TFLOP / ({peak / 1e12:.4g} TFLOP/s of {gpu.id} x MFU {share:.3g})",
+    ]
+
+
+def _operations(found: list[tuple[str, float, str]], what: str, most: int = 8) -> list[str]:
+    """The longest operations of a step, then the sum of all."""
+    shown = [f"{name}: {time_s * 1e3:.3f} ms, bound by {bound}" for name, time_s, bound in found[:most]]
+    rest = sum(time_s for _, time_s, _ in found[most:])
+    total = sum(time_s for _, time_s, _ in found)
+    return [*shown, f"{what} = sum of these + {rest * 1e3:.3f} ms of {len(found[most:])} smaller = {total * 1e3:.3f} ms"]
+
+
 def _prefill(plan: Plan, e: Evaluation) -> list[str]:
     return [
-        *e.steps.prefill_arithmetic(plan.workload.mean_input_tokens),
+        *_prefill_step(plan, e),
         f"prefill of one prompt = {e.replica.prefill_s * 1e3:.3f} ms",
     ]
 
