@@ -1,0 +1,381 @@
+r"""Constants of the engine that a user's own load test identifies, by least squares with priors.
+
+The constants :math:`\theta` minimise
+
+.. math:: \sum_i \left(\frac{\ln(\hat y_i(\theta) / y_i)}{\sigma_i}\right)^2
+          + \sum_j \left(\frac{\theta_j - \theta_{0j}}{s_j}\right)^2
+
+the negative log posterior with Gaussian errors :math:`\sigma_i` of a measured metric and priors
+:math:`(\theta_{0j}, s_j)` from the shipped constants (maximum a posteriori; Gelman et al., Bayesian Data
+Analysis, 3rd ed., section 4.1: the posterior's covariance is the inverse of the curvature there). A
+constant whose posterior spread stays near its prior's was not identified by the run, and keeps its value.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sizing.benchmarks.point import BenchPoint
+from sizing.calibration import BOUNDS, Calibration, Evidence
+from sizing.errors import InputError
+from sizing.validation.bench import Prediction, Predictor, compare, measured_value, usable
+
+Floats = NDArray[np.float64]
+SIGMA = {"tpot_s": 0.04, "ttft_s": 0.20, "e2e_s": 0.06, "output_tokens_per_s": 0.06}
+"""Log-sigma of one measured metric: repeated runs of one configuration differ by 1-3 %, TTFT by far more."""
+
+HUBER = 2.0  # residuals beyond this many sigmas pull with constant force
+IDENTIFIED = 0.7  # posterior spread below this share of the prior's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """A constant that a load test can move.
+
+    Parameters
+    ----------
+    name
+        Field of :class:`sizing.calibration.EngineTime`.
+    kind
+        ``time`` moves by addition [s], ``scale`` by multiplication [1].
+    prior
+        Spread of the prior when the calibration states none: seconds, or log-sigma.
+    words
+        What it is.
+    """
+
+    name: str
+    kind: Literal["time", "scale"]
+    prior: float
+    words: str
+
+
+CONSTANTS: tuple[Constant, ...] = (
+    Constant(name="step_s", kind="time", prior=1.5e-3, words="engine time per step"),
+    Constant(name="sequence_s", kind="time", prior=4e-5, words="engine time per sequence and step"),
+    Constant(name="prefill_step_s", kind="time", prior=5e-3, words="engine time per prefill step"),
+    Constant(name="first_token_s", kind="time", prior=3e-2, words="time per request outside the steps"),
+    Constant(name="memory_scale", kind="scale", prior=0.12, words="decode (bandwidth) time scale"),
+    Constant(name="compute_scale", kind="scale", prior=0.20, words="prefill (FLOP) time scale"),
+    Constant(name="link_scale", kind="scale", prior=0.30, words="collective time scale"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedConstant:
+    """One constant before and after.
+
+    Parameters
+    ----------
+    name, words, unit
+        Which constant, and its unit.
+    before, prior_spread
+        Shipped value and the spread that the prior gave it, in its unit.
+    after, spread
+        Fitted value and its posterior spread, in its unit.
+    identified
+        Whether the run told it apart: the posterior is clearly narrower than the prior.
+    """
+
+    name: str
+    words: str
+    unit: str
+    before: float
+    prior_spread: float
+    after: float
+    spread: float
+    identified: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchFit:
+    """Result of fitting to a load test.
+
+    Parameters
+    ----------
+    calibration
+        The shipped constants with the fitted ones in their place.
+    constants
+        Every constant that was free, identified or not.
+    points
+        Points that were fitted.
+    error_before, error_after
+        Median relative error over the fitted metrics [1].
+    residual
+        Log-sigma of what the fit leaves [1].
+    """
+
+    calibration: Calibration
+    constants: tuple[FittedConstant, ...]
+    points: tuple[BenchPoint, ...]
+    error_before: float
+    error_after: float
+    residual: float
+
+    @property
+    def unidentified(self) -> tuple[str, ...]:
+        """Names of the constants that the run could not tell."""
+        return tuple(found.name for found in self.constants if not found.identified)
+
+
+def fit_bench(
+    points: Sequence[BenchPoint],
+    predictor: Predictor,
+    calibration: Calibration,
+    *,
+    constants: Sequence[str] | None = None,
+    prior_width: float = 1.0,
+) -> BenchFit:
+    """Fit the engine's constants to measured points.
+
+    Parameters
+    ----------
+    points
+        Points of one deployment; refused ones are left out.
+    predictor
+        Predictions of points under a calibration.
+    calibration
+        Shipped constants: centre of the priors.
+    constants
+        Names of the free constants; None frees those that the layout has.
+    prior_width
+        Factor on the spread of every prior [1].
+    """
+    kept = usable(points)
+    chosen = _chosen(constants, kept)
+    problem = _Problem(kept, predictor, calibration, chosen, prior_width)
+    solution, spread = problem.solve()
+    fitted = problem.at(solution)
+    before = problem.errors(calibration)
+    return BenchFit(
+        calibration=_recorded(fitted, kept, chosen, solution, spread, problem),
+        constants=tuple(problem.described(n, solution[n], spread[n]) for n in range(len(chosen))),
+        points=kept,
+        error_before=float(np.median(before)),
+        error_after=float(np.median(problem.errors(fitted))),
+        residual=problem.left(fitted),
+    )
+
+
+def _chosen(names: Sequence[str] | None, points: Sequence[BenchPoint]) -> tuple[Constant, ...]:
+    known = {constant.name: constant for constant in CONSTANTS}
+    if names is None:
+        single = all((point.tp or point.gpus or 1) == 1 for point in points)
+        return tuple(c for c in CONSTANTS if not (single and c.name == "link_scale"))
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise InputError(f"constants: no {unknown[0]!r}; allowed are {', '.join(known)}")
+    return tuple(known[name] for name in names)
+
+
+class _Problem:
+    """The sum of squares, in units of each prior's spread."""
+
+    def __init__(
+        self,
+        points: tuple[BenchPoint, ...],
+        predictor: Predictor,
+        calibration: Calibration,
+        constants: tuple[Constant, ...],
+        prior_width: float,
+    ) -> None:
+        self.points, self.predictor, self.calibration = points, predictor, calibration
+        self.constants = constants
+        self.centre = np.array([float(getattr(calibration.engine_time, c.name)) for c in constants])
+        self.width = np.array([_prior(calibration, c) * prior_width for c in constants])
+        self.weight = np.ones(0)
+        first = self._predict(calibration)
+        self.rows = [(n, metric) for n, point in enumerate(points) for metric in _fitted_metrics(point, first[n])]
+        if not self.rows:
+            raise InputError("fit: no point has a TPOT, TTFT, end-to-end latency or token rate to fit to")
+        self.weight = np.ones(len(self.rows))
+
+    def _predict(self, calibration: Calibration) -> Sequence[Prediction]:
+        return self.predictor(self.points, calibration)
+
+    def at(self, z: Floats) -> Calibration:
+        """Calibration with the constants at ``z`` prior spreads from their centres."""
+        values = {}
+        for constant, centre, width, shift in zip(self.constants, self.centre, self.width, z, strict=True):
+            value = centre + width * shift if constant.kind == "time" else centre * np.exp(width * shift)
+            values[constant.name] = float(np.clip(value, BOUNDS[constant.name].low, BOUNDS[constant.name].high))
+        return self.calibration.with_constants("engine", **values)
+
+    def log_ratios(self, calibration: Calibration) -> Floats:
+        """ln(predicted / measured) of every fitted metric."""
+        predictions = self._predict(calibration)
+        found = []
+        for n, metric in self.rows:
+            predicted, measured = getattr(predictions[n], metric), measured_value(self.points[n], metric)
+            good = predicted is not None and measured is not None and np.isfinite(predicted) and predicted > 0.0
+            found.append(np.log(predicted / measured) if good else 2.0)
+        return np.array(found)
+
+    def errors(self, calibration: Calibration) -> Floats:
+        """Relative errors of the fitted metrics."""
+        return np.abs(np.exp(self.log_ratios(calibration)) - 1.0)
+
+    def sigmas(self) -> Floats:
+        """Log-sigma of every fitted metric."""
+        return np.array([SIGMA[metric] for _, metric in self.rows])
+
+    def left(self, calibration: Calibration) -> float:
+        """Robust log-sigma of what is left of TPOT (or of everything, without one)."""
+        ratios = self.log_ratios(calibration)
+        mask = np.array([metric == "tpot_s" for _, metric in self.rows])
+        chosen = ratios[mask] if mask.any() else ratios
+        return float(max(1.4826 * np.median(np.abs(chosen)), 0.01))
+
+    def residuals(self, z: Floats) -> Floats:
+        """Weighted residuals of the measurements, then of the priors."""
+        return np.concatenate([self.weight * self.log_ratios(self.at(z)) / self.sigmas(), z])
+
+    def solve(self) -> tuple[Floats, Floats]:
+        """Minimum and posterior spread, both in prior spreads; two passes of Huber weights."""
+        from scipy.optimize import least_squares
+
+        low, high = self._limits()
+        z = np.clip(np.zeros(len(self.constants)), low, high)
+        found: Any = None
+        for _ in range(2):
+            found = least_squares(
+                self.residuals, z, bounds=(low, high), diff_step=0.02, x_scale=1.0, ftol=1e-4, xtol=1e-3, max_nfev=25
+            )
+            z = found.x
+            size = np.abs(self.log_ratios(self.at(z))) / self.sigmas()
+            self.weight = np.sqrt(np.minimum(1.0, HUBER / np.maximum(size, 1e-9)))
+        curvature = found.jac.T @ found.jac
+        rows = len(self.rows)
+        misfit = float(np.sum(found.fun[:rows] ** 2)) / max(rows - len(z), 1)
+        spread = np.sqrt(np.diag(np.linalg.pinv(curvature)) * max(1.0, misfit))
+        return z, np.minimum(spread, 1.0)
+
+    def _limits(self) -> tuple[Floats, Floats]:
+        low, high = [], []
+        for constant, centre, width in zip(self.constants, self.centre, self.width, strict=True):
+            bound = BOUNDS[constant.name]
+            if constant.kind == "time":
+                low.append((bound.low - centre) / width - 1e-9)
+                high.append((bound.high - centre) / width)
+            else:
+                low.append(np.log(bound.low / centre) / width)
+                high.append(np.log(bound.high / centre) / width)
+        return np.maximum(np.array(low), -6.0), np.minimum(np.array(high), 12.0)
+
+    def described(self, n: int, shift: float, spread: float) -> FittedConstant:
+        """One constant in its own unit."""
+        constant, centre, width = self.constants[n], self.centre[n], self.width[n]
+        scale = constant.kind == "scale"
+        value = centre * np.exp(width * shift) if scale else max(centre + width * shift, 0.0)
+        return FittedConstant(
+            name=constant.name,
+            words=constant.words,
+            unit=BOUNDS[constant.name].unit,
+            before=float(centre),
+            prior_spread=float(centre * width if scale else width),
+            after=float(value),
+            spread=float(value * width * spread if scale else width * spread),
+            identified=bool(spread < IDENTIFIED),
+        )
+
+
+def _prior(calibration: Calibration, constant: Constant) -> float:
+    """Spread of the prior: the shipped one where stated, but never tighter than half the default."""
+    stated = calibration.evidence["engine"].spreads.get(constant.name, 0.0) if "engine" in calibration.evidence else 0.0
+    value = float(getattr(calibration.engine_time, constant.name))
+    own = stated * value if constant.kind == "time" else stated
+    return max(own, constant.prior * 0.5) if own > 0.0 else constant.prior
+
+
+def _fitted_metrics(point: BenchPoint, prediction: Prediction) -> list[str]:
+    """TPOT and TTFT where there are any; else end-to-end latency; else the token rate."""
+    have = [m for m in ("tpot_s", "ttft_s") if measured_value(point, m) and getattr(prediction, m) is not None]
+    if prediction.starved:
+        have = [m for m in have if m != "ttft_s"]
+    if "tpot_s" in have:
+        return have
+    for metric in ("e2e_s", "output_tokens_per_s"):
+        if measured_value(point, metric) and getattr(prediction, metric) is not None:
+            return [*have, metric]
+    return have
+
+
+def _recorded(
+    fitted: Calibration,
+    points: Sequence[BenchPoint],
+    constants: Sequence[Constant],
+    z: Floats,
+    spread: Floats,
+    problem: _Problem,
+) -> Calibration:
+    """The calibration with the evidence of its engine constants brought up to date."""
+    sources = sorted({f"{point.source} (sha256 {point.sha256[:12]})" for point in points})
+    shown = ", ".join(sources[:4]) + (f" and {len(sources) - 4} more" if len(sources) > 4 else "")
+    spreads = dict(fitted.evidence["engine"].spreads) if "engine" in fitted.evidence else {}
+    for n, constant in enumerate(constants):
+        found = problem.described(n, float(z[n]), float(spread[n]))
+        spreads[constant.name] = found.spread / found.after if found.after > 0.0 else 0.0
+    evidence = Evidence(
+        basis="fitted end to end",
+        fitted_on=f"{len(points)} points of {shown}",
+        date=datetime.now(tz=UTC).date().isoformat(),
+        residual=problem.left(fitted),
+        spreads=spreads,
+    )
+    return replace(fitted, evidence={**fitted.evidence, "engine": evidence})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """One constant alone as the reason for the difference.
+
+    Parameters
+    ----------
+    constant
+        The constant, before and after it alone was fitted.
+    error_before, error_after
+        Median relative error with the shipped constants, and with this one moved [1].
+    """
+
+    constant: FittedConstant
+    error_before: float
+    error_after: float
+
+
+def explain(
+    points: Sequence[BenchPoint],
+    predictor: Predictor,
+    calibration: Calibration,
+    progress: Callable[[Sequence[Constant]], Sequence[Constant]] | None = None,
+) -> tuple[Explanation, ...]:
+    """Which single constant would explain the difference best; best first.
+
+    Parameters
+    ----------
+    points, predictor, calibration
+        As in :func:`fit_bench`.
+    progress
+        Wrapper of the list of constants, for a progress bar.
+    """
+    constants = _chosen(None, usable(points))
+    found = []
+    for constant in progress(constants) if progress else constants:
+        fit = fit_bench(points, predictor, calibration, constants=[constant.name], prior_width=3.0)
+        found.append(
+            Explanation(
+                constant=fit.constants[0],
+                error_before=fit.error_before,
+                error_after=fit.error_after,
+            )
+        )
+    return tuple(sorted(found, key=lambda one: one.error_after))
+
+
+def scored(points: Sequence[BenchPoint], predictor: Predictor, calibration: Calibration) -> list[tuple[str, float]]:
+    """Metric and relative error of the latencies of points under a calibration."""
+    rows = compare(points, predictor(points, calibration))
+    return [(row.metric, row.error) for row in rows if row.metric in ("tpot_s", "ttft_s")]

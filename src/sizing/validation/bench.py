@@ -1,0 +1,139 @@
+"""How far predictions are from a user's own load test, point by point and metric by metric."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sizing.benchmarks.point import BenchPoint
+from sizing.calibration import Calibration
+from sizing.errors import InputError
+
+METRICS = ("tpot_s", "ttft_s", "e2e_s", "output_tokens_per_s", "request_throughput_per_s")
+LATENCIES = ("tpot_s", "ttft_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What a run at a point's load should show; None where the prediction does not say.
+
+    Parameters
+    ----------
+    tpot_s, ttft_s, e2e_s
+        Mean latencies [s].
+    output_tokens_per_s, request_throughput_per_s
+        Rates over the whole deployment [1/s].
+    starved
+        KV room, not the load, sets TTFT: it is a cliff that no mean predicts.
+    """
+
+    tpot_s: float | None = None
+    ttft_s: float | None = None
+    e2e_s: float | None = None
+    output_tokens_per_s: float | None = None
+    request_throughput_per_s: float | None = None
+    starved: bool = False
+
+
+Predictor = Callable[[Sequence[BenchPoint], Calibration], Sequence[Prediction]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One metric of one point, measured and predicted.
+
+    Parameters
+    ----------
+    point, metric
+        Which.
+    measured, predicted
+        In the metric's own unit.
+    """
+
+    point: BenchPoint
+    metric: str
+    measured: float
+    predicted: float
+
+    @property
+    def ratio(self) -> float:
+        """Predicted over measured [1]."""
+        return self.predicted / self.measured
+
+    @property
+    def error(self) -> float:
+        """Size of the relative error [1]."""
+        return abs(self.ratio - 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Error of one metric over many points.
+
+    Parameters
+    ----------
+    metric, count
+        Which, and over how many points.
+    median, mean, p90
+        Of the relative error [1].
+    bias
+        Signed median: predicted over measured, less one [1].
+    """
+
+    metric: str
+    count: int
+    median: float
+    mean: float
+    p90: float
+    bias: float
+
+
+def measured_value(point: BenchPoint, metric: str) -> float | None:
+    """A point's value of one metric, None when absent or zero."""
+    value: float | None = getattr(point, metric)
+    return value if value is not None and value > 0.0 else None
+
+
+def compare(points: Sequence[BenchPoint], predictions: Sequence[Prediction]) -> tuple[Comparison, ...]:
+    """Every metric that both the point and the prediction have."""
+    if len(points) != len(predictions):
+        raise InputError(f"compare: {len(points)} points but {len(predictions)} predictions; give one each")
+    found = []
+    for point, prediction in zip(points, predictions, strict=True):
+        for metric in METRICS:
+            measured, predicted = measured_value(point, metric), getattr(prediction, metric)
+            skipped = metric == "ttft_s" and prediction.starved
+            if measured is not None and predicted is not None and not skipped:
+                found.append(Comparison(point=point, metric=metric, measured=measured, predicted=predicted))
+    return tuple(found)
+
+
+def summarise(comparisons: Iterable[Comparison]) -> tuple[Summary, ...]:
+    """Error by metric, in the order of ``METRICS``."""
+    rows = list(comparisons)
+    found = []
+    for metric in METRICS:
+        ratios = np.array([row.ratio for row in rows if row.metric == metric])
+        if ratios.size:
+            error = np.abs(ratios - 1.0)
+            found.append(
+                Summary(
+                    metric=metric,
+                    count=int(ratios.size),
+                    median=float(np.median(error)),
+                    mean=float(np.mean(error)),
+                    p90=float(np.percentile(error, 90)),
+                    bias=float(np.median(ratios) - 1.0),
+                )
+            )
+    return tuple(found)
+
+
+def usable(points: Iterable[BenchPoint]) -> tuple[BenchPoint, ...]:
+    """Points that may be scored; an input without any is refused, with the reasons."""
+    found = list(points)
+    kept = tuple(point for point in found if point.usable)
+    if not kept:
+        reasons = {reason for point in found for reason in point.refusals} or {"the file has no points"}
+        raise InputError(f"no point of the benchmark can be used: {'; '.join(sorted(reasons))}")
+    return kept

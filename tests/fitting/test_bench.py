@@ -1,0 +1,153 @@
+"""Constants fitted to a load test: recovery of known ones, honesty about what cannot be told."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from sizing.benchmarks.point import BenchPoint, Latency, Load
+from sizing.calibration import Calibration, calibration
+from sizing.catalog import gpu
+from sizing.errors import InputError
+from sizing.fitting.bench import CONSTANTS, explain, fit_bench
+from sizing.fitting.held_out import Group, grouped, held_out, split
+from sizing.validation.bench import Prediction
+
+WEIGHT_BYTES, KV_BYTES, BANDWIDTH = 16e9, 147456.0, 3.35e12
+FLOPS_PER_TOKEN, FLOPS = 16e9, 0.6e15
+
+
+def engine(points: Sequence[BenchPoint], constants: Calibration) -> list[Prediction]:
+    """An imaginary engine with the same constants: weights and KV read once a step, prompts computed."""
+    own = constants.engine_time
+    found = []
+    for point in points:
+        batch = float(point.load.concurrency or 1)
+        context = float(point.input_tokens or 0) + float(point.output_tokens or 0) / 2
+        memory = (WEIGHT_BYTES + batch * context * KV_BYTES) / BANDWIDTH * own.memory_scale
+        step = own.step_s + own.sequence_s * batch + memory
+        prefill = own.prefill_step_s + own.compute_scale * float(point.input_tokens or 0) * FLOPS_PER_TOKEN / FLOPS
+        share = batch * prefill / (float(point.output_tokens or 1) * step)
+        found.append(Prediction(tpot_s=step * (1 + share), ttft_s=own.first_token_s + prefill + step))
+    return found
+
+
+def measured(
+    truth: Calibration, concurrencies: Sequence[float], noise: float = 0.0, isl: float = 1000.0
+) -> list[BenchPoint]:
+    rng = np.random.default_rng(7)
+    blank = [
+        BenchPoint(
+            format="test", source="made.json", sha256="0" * 64, load=Load(kind="closed", concurrency=c), index=n,
+            input_tokens=isl, output_tokens=200.0, model="example/model-8b", gpu="h100-sxm", tp=1, engine="vllm",
+        )
+        for n, c in enumerate(concurrencies)
+    ]  # fmt: skip
+    import dataclasses
+
+    return [
+        dataclasses.replace(
+            point,
+            tpot=Latency(mean_s=shown.tpot_s * np.exp(noise * rng.standard_normal())),
+            ttft=Latency(mean_s=shown.ttft_s * np.exp(noise * rng.standard_normal())),
+            tpot_definition="after_first_token",
+        )
+        for point, shown in zip(blank, engine(blank, truth), strict=True)
+    ]
+
+
+@pytest.fixture
+def shipped() -> Calibration:
+    return calibration("rule-of-thumb", gpu("h100"), "vllm")
+
+
+def test_known_constants_come_back_within_their_spread(shipped: Calibration) -> None:
+    truth = shipped.with_constants(
+        "engine",
+        step_s=2e-3,
+        sequence_s=5e-5,
+        prefill_step_s=4e-3,
+        first_token_s=0.03,
+        memory_scale=1.1,
+        compute_scale=1.2,
+    )
+    fit = fit_bench(measured(truth, [1, 2, 4, 8, 16, 32, 64, 128]), engine, shipped)
+    assert fit.error_after < 0.01 < fit.error_before
+    for constant in fit.constants:
+        true = getattr(truth.engine_time, constant.name)
+        assert abs(constant.after - true) <= 2.0 * constant.spread, constant
+        if constant.identified:
+            assert constant.spread < constant.prior_spread
+    assert {"step_s", "first_token_s"} <= {c.name for c in fit.constants if c.identified}
+
+
+def test_what_a_single_point_cannot_tell_is_said(shipped: Calibration) -> None:
+    truth = shipped.with_constants("engine", step_s=2e-3, sequence_s=5e-5)
+    fit = fit_bench(measured(truth, [1]), engine, shipped)
+    assert "sequence_s" in fit.unidentified  # one sequence: 50 us against the step's 2 ms
+    assert "memory_scale" in fit.unidentified
+    assert fit.error_after < fit.error_before
+    untouched = next(c for c in fit.constants if c.name == "sequence_s")
+    assert untouched.spread == pytest.approx(untouched.prior_spread, rel=0.05)
+
+
+def test_a_perfect_prediction_is_left_alone(shipped: Calibration) -> None:
+    fit = fit_bench(measured(shipped, [1, 8, 64]), engine, shipped)
+    for constant in fit.constants:
+        assert constant.after == pytest.approx(constant.before, abs=0.2 * constant.prior_spread)
+
+
+def test_one_wild_point_does_not_carry_the_fit(shipped: Calibration) -> None:
+    import dataclasses
+
+    truth = shipped.with_constants("engine", step_s=2e-3)
+    points = measured(truth, [1, 2, 4, 8, 16, 32])
+    spoilt = dataclasses.replace(points[3], tpot=Latency(mean_s=10 * float(points[3].tpot_s or 0)))
+    fit = fit_bench([*points[:3], spoilt, *points[4:]], engine, shipped)
+    assert fit.calibration.engine_time.step_s == pytest.approx(2e-3, rel=0.35)
+
+
+def test_evidence_names_the_file_and_the_day(shipped: Calibration) -> None:
+    fit = fit_bench(measured(shipped, [1, 8, 64]), engine, shipped)
+    evidence = fit.calibration.evidence["engine"]
+    assert evidence.basis == "fitted end to end"
+    assert "3 points of made.json (sha256 000000000000)" in evidence.fitted_on
+    assert len(evidence.date) == 10
+    assert fit.calibration.families["elementwise"] == shipped.families["elementwise"]
+
+
+def test_refused_points_and_unknown_constants(shipped: Calibration) -> None:
+    points = [point.refused("the client is the bottleneck") for point in measured(shipped, [1, 8])]
+    with pytest.raises(InputError, match="the client is the bottleneck"):
+        fit_bench(points, engine, shipped)
+    with pytest.raises(InputError, match="no 'speed'; allowed are step_s"):
+        fit_bench(measured(shipped, [1]), engine, shipped, constants=["speed"])
+
+
+def test_the_constant_that_is_off_explains_best(shipped: Calibration) -> None:
+    truth = shipped.with_constants("engine", sequence_s=2e-4)
+    found = explain(measured(truth, [1, 4, 16, 64, 128]), engine, shipped)
+    assert found[0].constant.name == "sequence_s"
+    assert found[0].constant.after == pytest.approx(2e-4, rel=0.1)
+    assert found[0].error_after < 0.05 < found[0].error_before
+    assert len(found) == len(CONSTANTS) - 1  # a single GPU has no collectives
+
+
+def test_groups_are_one_deployment_at_several_loads(shipped: Calibration) -> None:
+    points = [*measured(shipped, [1, 8, 64]), *measured(shipped, [1, 8], isl=4000.0), *measured(shipped, [2], isl=9.0)]
+    groups = grouped(points, least=2)
+    assert [len(group.points) for group in groups] == [3, 2]
+    assert "model-8b" in groups[0].name
+    many = grouped(measured(shipped, [1, 2, 4, 8, 16, 32]), least=4)[0]
+    fitted, rest = split(many, fitted=3)
+    assert [p.load.concurrency for p in fitted] == [1, 8, 32]
+    assert [p.load.concurrency for p in rest] == [2, 4, 16]
+
+
+def test_held_out_points_are_predicted_better(shipped: Calibration) -> None:
+    truth = shipped.with_constants("engine", step_s=2e-3, sequence_s=8e-5, prefill_step_s=6e-3, first_token_s=0.05)
+    group = Group(name="made", points=tuple(measured(truth, [1, 2, 4, 8, 16, 32, 64], noise=0.01)))
+    (result,) = held_out([group], lambda _: (engine, shipped), fitted=3)
+    assert result.held_out == 4
+    assert result.after["tpot_s"] < 0.5 * result.before["tpot_s"]
+    assert result.after["ttft_s"] < 0.5 * result.before["ttft_s"]
