@@ -159,6 +159,29 @@ def memory_budget(
     )
 
 
+def budget_rows(budget: MemoryBudget) -> list[dict[str, object]]:
+    """The budget's lines as a table's rows, total last."""
+    rows: list[dict[str, object]] = [
+        {"line": x.name, "gib": round(x.bytes / GIB, 3), "bytes": round(x.bytes), "basis": x.basis,
+         "formula": x.formula} for x in budget.lines
+    ]  # fmt: skip
+    total = budget.total_bytes
+    return [*rows, {"line": "total", "gib": round(total / GIB, 3), "bytes": round(total), "basis": "", "formula": ""}]
+
+
+def budget_notes(budget: MemoryBudget, *notes: str) -> list[str]:
+    """What the budget holds, in tokens, in requests and in the engine's own words."""
+    length, fit = budget.request_tokens, budget.max_requests(budget.request_tokens)
+    said = [note for note in notes if note]
+    if budget.shortfall_bytes > 0:
+        said.append(f"does not fit: {budget.shortfall_bytes / GIB:.2f} GiB more needed on each GPU")
+    said.append(f"KV bytes per token and GPU: {budget.kv_bytes_per_token:,.0f}")
+    said.append(f"KV room: {budget.kv_tokens:,.0f} tokens, in {fit:,.2f} requests of {length:,.0f} tokens")
+    said.append(f"the engine's log will say ({budget.engine.name}, per attention replica):")
+    said += [f"  {line}" for line in budget.wording]
+    return [*said, *budget.deployment.model.warnings]
+
+
 def _rank_budget(
     rank: Rank, the_engine: Engine, deployment: Deployment, defaults: Defaults, utilization: float, rule: str
 ) -> MemoryBudget:
@@ -275,7 +298,8 @@ def _overhead(the_engine: Engine, rank: Rank) -> Overhead:
         rank.first, rank.last, rank.depth, rank.weights, rank.kv, rank.max_num_seqs, rank.max_num_batched_tokens,
         rank.max_model_len, rank.cuda_graphs,
     )  # fmt: skip
-    return _remembered(rank.model, key, lambda: the_engine.overhead(rank))
+    found: Overhead = _remembered(rank.model, key, lambda: the_engine.overhead(rank))
+    return found
 
 
 def _remembered(model: Model, key: Hashable, make: Any) -> Any:

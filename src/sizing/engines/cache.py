@@ -72,7 +72,8 @@ class CachePool:
     def requests(self, tokens: ArrayLike) -> NDArray[np.float64]:
         """Requests of ``tokens`` that fit at once. [request]"""
         each = self.blocks_per_request(tokens)
-        return np.divide(self.blocks, each, out=np.full(np.shape(each), np.inf), where=each > 0)
+        endless = np.full(np.shape(each), np.inf)
+        return np.asarray(np.divide(self.blocks, each, out=endless, where=each > 0))
 
     @property
     def printed_tokens(self) -> int:

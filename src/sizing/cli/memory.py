@@ -1,0 +1,67 @@
+"""Does it fit, and how many requests: the memory budget of one deployment."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def _option(help_text: str, *names: str) -> Any:
+    return typer.Option(*names, help=help_text, show_default=False)
+
+
+def command(
+    model: Annotated[str, _option("Catalogue name, Hugging Face id, folder or config.json.", "--model", "-m")],
+    gpu: Annotated[str, _option("GPU.", "--gpu", "-g")] = "h100-sxm",
+    engine: Annotated[str, _option("vllm, sglang, trtllm or transformers.")] = "vllm",
+    engine_version: Annotated[str | None, _option("Version, as the log prints it.")] = None,
+    tp: Annotated[str | None, _option("Tensor parallel GPUs.")] = None,
+    pp: Annotated[str | None, _option("Pipeline stages.")] = None,
+    dp: Annotated[str | None, _option("Data-parallel attention ranks.")] = None,
+    ep: Annotated[str | None, _option("Expert parallel ranks.")] = None,
+    dcp: Annotated[str | None, _option("Decode context parallel ranks.")] = None,
+    weights: Annotated[str | None, _option("Weight format; the checkpoint's own if left out.")] = None,
+    kv: Annotated[str | None, _option("KV cache format: auto, bf16, fp8.")] = None,
+    memory_utilization: Annotated[str | None, _option("Share of GPU memory the engine may use.")] = None,
+    max_model_len: Annotated[str | None, _option("Longest context: 32k.")] = None,
+    max_num_seqs: Annotated[str | None, _option("Requests in one step at most.")] = None,
+    max_num_batched_tokens: Annotated[str | None, _option("Tokens in one step at most.")] = None,
+    input: Annotated[str | None, _option("Input tokens of a request.")] = None,
+    output: Annotated[str | None, _option("Output tokens of a request.")] = None,
+    memory_rule: Annotated[str, _option("usable (the engine's rules) or datasheet.")] = "usable",
+    catalog: Annotated[str | None, _option("TOML file with GPUs, models and prices of your own.")] = None,
+    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
+    out: Annotated[Path | None, _option("Write to this file.", "--out", "-o")] = None,
+) -> None:
+    """Print where a GPU's memory goes, line by line, and how many requests fit."""
+    from sizing import architecture, deployment, units
+    from sizing import catalog as catalogue
+    from sizing.cli.output import emit
+    from sizing.memory import budget_notes, budget_rows, memory_budget
+    from sizing.reports.tabular import render_rows
+
+    def whole(text: str | None, name: str) -> int | None:
+        return None if text is None else units.whole(text, name, least=1)
+
+    if catalog is not None:
+        catalogue.overlay(catalog)
+    chip, note = catalogue.resolve_gpu(gpu)
+    ways = {"tp": tp, "pp": pp, "dp": dp, "ep": ep, "cp": dcp}
+    chosen = deployment.Deployment(
+        model=architecture.read_model(model),
+        gpu=catalogue.gpu(chip),
+        parallelism=deployment.Parallelism(**{n: whole(t, f"--{n}") or 1 for n, t in ways.items()}),
+        formats=deployment.NumberFormats(weights=weights, kv=kv or "auto"),
+        settings=deployment.EngineSettings(
+            engine=engine,
+            version=engine_version,
+            memory_utilization=None if memory_utilization is None else units.fraction(memory_utilization),
+            max_model_len=whole(max_model_len, "--max-model-len"),
+            max_num_seqs=whole(max_num_seqs, "--max-num-seqs"),
+            max_num_batched_tokens=whole(max_num_batched_tokens, "--max-num-batched-tokens"),
+        ),
+    )
+    lengths = [t for t in (whole(input, "--input"), whole(output, "--output")) if t]
+    budget = memory_budget(chosen, request_tokens=sum(lengths) or None, memory_rule=memory_rule)
+    title = f"{chosen.model.name} on {chosen.gpus} x {chosen.gpu.id}, {engine}: memory of one GPU"
+    emit(render_rows(budget_rows(budget), format=format, title=title, notes=budget_notes(budget, note)), out)
