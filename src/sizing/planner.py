@@ -16,6 +16,7 @@ from sizing.cost import Cost, price_fleet
 from sizing.deployment import Deployment, EngineSettings, NumberFormats, Parallelism
 from sizing.errors import Infeasible, InputError
 from sizing.fleet import Fleet, Spares, Targets, size_fleet, size_spares
+from sizing.laws import Answer, broken_laws
 from sizing.memory import MemoryBudget, memory_budget
 from sizing.replica.colocated import Load, ReplicaCapacity, load_at_rate, replica_capacity
 from sizing.steptime import StepModel, step_model
@@ -38,6 +39,7 @@ REMEDIES = {
     "tpot": "relax --slo-tpot, put a replica on more GPUs (--tp), store weights in fewer bits (--weights fp8), or take "
     "a GPU with more memory bandwidth",
     "ttft": "relax --slo-ttft, shorten the prompt, put a replica on more GPUs (--tp), or take a GPU with more compute",
+    "law": "this is a fault of the calibration or of the library: check --calibration, or report it",
     "layout": "choose a tensor parallel size that divides the attention heads and fits the node",
 }
 
@@ -227,11 +229,17 @@ def evaluate(
         return rejected(deployment, memory, batch, replica, slo)
     fleet = size_fleet(workload, replica, targets)
     spares = size_spares(fleet, targets)
+    rate = fleet.rate_per_replica_per_s
+    load = load_at_rate(rate, batch, workload, replica.prefill_s, method=question.method)
+    broken = broken_laws(
+        Answer(deployment=deployment, steps=steps, batch=batch, workload=workload, rate_per_s=rate, load=load)
+    )
+    if broken:
+        return Rejected(deployment=deployment, limit="law", reason="; ".join(broken), remedy=REMEDIES["law"])
     gpus = (fleet.replicas + spares.replicas) * deployment.gpus
     return Evaluation(
         deployment=deployment, memory=memory, steps=steps, batch=batch, replica=replica, fleet=fleet, spares=spares,
-        load=load_at_rate(fleet.rate_per_replica_per_s, batch, workload, replica.prefill_s, method=question.method),
-        cost=price_fleet(gpus, usd_per_gpu_hour, workload),
+        load=load, cost=price_fleet(gpus, usd_per_gpu_hour, workload),
     )  # fmt: skip
 
 

@@ -40,8 +40,8 @@ def _memory(plan: Plan, e: Evaluation) -> list[str]:
         f"parameters = {format_count(model.parameters)}",
         *(f"{line.name} = {line.formula} = {format_bytes(line.bytes)}" for line in memory.lines),
         f"KV bytes per token on each GPU = {format_count(memory.kv_bytes_per_token)} B ({model.name}, TP {tp})",
-        f"KV room = {format_count(memory.kv_tokens)} tokens = {format_count(memory.kv_tokens)} / ({per_request:,.0f} "
-        f"tokens a request) = {memory.max_requests(per_request):,.1f} requests",
+        f"requests that fit = {format_count(memory.kv_tokens)} tokens / {per_request:,.0f} tokens a request = "
+        f"{memory.max_requests(per_request):,.1f}",
     ]
     return lines
 
