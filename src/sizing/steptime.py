@@ -6,15 +6,17 @@ roofline: all bytes over a share of the bandwidth or all operations over a share
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sizing.calibration import Calibration, EngineTime
+from sizing.calibration import Calibration, EngineTime, Evidence
 from sizing.catalog import Gpu
 from sizing.deployment import Deployment
+from sizing.engines.timing import EngineTiming, engine_timing
 from sizing.operations import Operation, Step, launches, operations, seconds, work
 from sizing.steptable import StepTable
 
@@ -386,6 +388,54 @@ def scaled(calibration: Calibration) -> Calibration:
     return replace(calibration, families=families)
 
 
+def with_engine(calibration: Calibration, timing: EngineTiming) -> Calibration:
+    """A calibration with an engine's own time, and its spread, worked in; an ideal one stays as it is.
+
+    Parameters
+    ----------
+    calibration
+        Constants of a GPU.
+    timing
+        The engine's record.
+    """
+    if calibration.ideal:
+        return calibration
+    known = {f.name for f in fields(EngineTime)}
+    values: dict[str, Any] = {name: value for name, value in timing.values.items() if name in known}
+    evidence = Evidence(basis=timing.basis, fitted_on=timing.source, spreads=dict(timing.spreads))
+    return replace(
+        calibration,
+        families={**calibration.families, "engine": EngineTime(**values)},
+        evidence={**calibration.evidence, "engine": evidence},
+    )
+
+
+def nominal_and_draws(calibration: Calibration, n: int, seed: int = 0) -> Calibration:
+    """Constants as arrays: the nominal value first, then ``n`` joint draws.
+
+    Parameters
+    ----------
+    calibration
+        Constants with spreads.
+    n
+        Draws. [1]
+    seed
+        Of the draws.
+    """
+    drawn = calibration.draws(n + 1, seed)
+    families = {}
+    for key, constants in drawn.families.items():
+        changes = {}
+        for item in fields(constants):
+            value = getattr(constants, item.name)
+            if isinstance(value, np.ndarray):
+                value = value.copy()
+                value[0] = getattr(calibration.families[key], item.name)
+                changes[item.name] = value
+        families[key] = replace(constants, **changes)
+    return replace(drawn, families=families)
+
+
 def step_model(deployment: Deployment, calibration: Calibration) -> StepModel:
     """Step times of a deployment under a calibration.
 
@@ -395,6 +445,17 @@ def step_model(deployment: Deployment, calibration: Calibration) -> StepModel:
         Model, GPU, layout, formats, engine.
     calibration
         Efficiency constants; arrays of draws give results with the draw axis first (arguments then have at
-        most one axis).
+        most one axis). One without an engine's own time gets that of the deployment's engine.
     """
-    return StepModel(deployment=deployment, calibration=calibration, operations=operations(deployment))
+    timing = engine_timing(deployment.settings.engine)
+    own = calibration.engine_time
+    if not any(np.any(np.asarray(x) > 0.0) for x in (own.step_s, own.sequence_s, own.first_token_s)):
+        calibration = with_engine(calibration, timing)
+    eager = not calibration.ideal
+    return StepModel(
+        deployment=deployment,
+        calibration=calibration,
+        operations=operations(deployment),
+        launch_s=timing.values.get("launch_s", 0.0) if eager else 0.0,
+        cache_copies=timing.values.get("cache_copies", 0.0) if eager else 0.0,
+    )

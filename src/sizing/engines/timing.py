@@ -1,0 +1,128 @@
+"""What an engine spends besides kernels, and how it forms its steps: at most ten fitted numbers an engine."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+CONSTANTS = (
+    "step_s", "sequence_s", "prefill_step_s", "prefill_token_s", "first_token_s",
+    "memory_scale", "compute_scale", "link_scale", "scale", "launch_s", "cache_copies",
+)  # fmt: skip
+"""Names that a table of ``data/engines.toml`` may give: value and spread (log-sigma)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduling:
+    """How an engine forms its steps.
+
+    Attributes
+    ----------
+    token_budget
+        Tokens of one step, at most. [token]
+    mixed
+        Whether prompts share a step with sequences that decode; otherwise prefill steps come between.
+    chunked
+        Whether a prompt longer than the budget is split.
+    reserves_output
+        Whether a request is admitted only when its longest answer fits the KV room.
+    """
+
+    token_budget: float = 8192.0
+    mixed: bool = True
+    chunked: bool = True
+    reserves_output: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineTiming:
+    """One engine's own time.
+
+    Attributes
+    ----------
+    name
+        Of the table.
+    memory, kernels
+        Engines whose memory rules and whose kernel constants stand for it.
+    values, spreads
+        Constants and their log-sigma. [unit in the name], [1]
+    residual
+        Log-sigma of measured over predicted: ``tpot``, ``ttft``, ``rate``. [1]
+    """
+
+    name: str
+    memory: str = "vllm"
+    kernels: str = "vllm"
+    values: Mapping[str, float] = field(default_factory=dict)
+    spreads: Mapping[str, float] = field(default_factory=dict)
+    residual: Mapping[str, float] = field(default_factory=dict)
+    mixed: bool = True
+    chunked: bool = True
+    reserves_output: bool = False
+    basis: str = "assumed"
+    source: str = ""
+    known: bool = True
+
+    def scheduling(self, token_budget: float) -> Scheduling:
+        """Its way of forming steps, with a token budget.
+
+        Parameters
+        ----------
+        token_budget
+            Of one step. [token]
+        """
+        return Scheduling(
+            token_budget=token_budget, mixed=self.mixed, chunked=self.chunked, reserves_output=self.reserves_output
+        )
+
+
+@lru_cache(maxsize=1)
+def _tables() -> dict[str, EngineTiming]:
+    import tomllib
+
+    from sizing.catalog.files import data_file
+
+    raw: dict[str, Any] = tomllib.loads(data_file("engines.toml").read_text(encoding="utf-8"))
+    return {name: _made(name, table) for name, table in raw.items()}
+
+
+@lru_cache(maxsize=1)
+def _aliases() -> dict[str, str]:
+    import tomllib
+
+    from sizing.catalog.files import data_file
+
+    raw: dict[str, Any] = tomllib.loads(data_file("engines.toml").read_text(encoding="utf-8"))
+    return {alias: name for name, table in raw.items() for alias in (name, *table["aliases"])}
+
+
+def _made(name: str, table: dict[str, Any]) -> EngineTiming:
+    pairs = {key: table[key] for key in CONSTANTS if key in table}
+    return EngineTiming(
+        name=name, memory=table["memory"], kernels=table["kernels"], residual=table["residual"],
+        values={key: float(pair[0]) for key, pair in pairs.items()},
+        spreads={key: float(pair[1]) for key, pair in pairs.items()},
+        mixed=table["mixed"], chunked=table["chunked"], reserves_output=table["reserves_output"],
+        basis=table["basis"], source=table["source"],
+    )  # fmt: skip
+
+
+def engine_timing(name: str | None) -> EngineTiming:
+    """An engine's own time by the name that a benchmark or a flag gives it.
+
+    Parameters
+    ----------
+    name
+        ``vllm``, ``NVIDIA NIM (TensorRT-LLM)``, ``ATOM``, ...; one that is not known gets generic constants
+        with a wide spread, and says so (``known`` is False).
+    """
+    from dataclasses import replace
+
+    asked = (name or "").strip().lower()
+    aliases = _aliases()
+    if asked in aliases:
+        return _tables()[aliases[asked]]
+    found = [alias for alias in aliases if alias and asked.startswith(alias)]
+    if found:
+        return _tables()[aliases[max(found, key=len)]]
+    return replace(_tables()["generic"], known=False)
