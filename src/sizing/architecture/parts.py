@@ -5,7 +5,7 @@ mixture of experts, or nothing). Everything about memory and time follows from t
 a token leaves behind in the cache.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -276,15 +276,12 @@ class Layer:
         Elements of the norms around them, and of other small things [element].
     count
         How many such layers the model has.
-    indices
-        Where in the model they are.
     """
 
     mixer: Mixer
     feed_forward: FeedForward
     norm_parameters: int = 0
     count: int = 1
-    indices: tuple[int, ...] = field(default=(), compare=False)
 
     @cached_property
     def linears(self) -> tuple[Linear, ...]:

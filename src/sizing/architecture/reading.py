@@ -3,21 +3,36 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from sizing.architecture.config import Config
+from sizing.architecture.ends import (
+    POSITIONS,
+    embeddings,
+    layer_extras,
+    norm_elements,
+    outside_layers,
+    shipped_besides,
+)
 from sizing.architecture.kinds import feed_forwards, mixers
-from sizing.architecture.kinds.attention import hidden_size
+from sizing.architecture.kinds.attention import HEAD_DIM, HEADS, KV_HEADS, hidden_size
+from sizing.architecture.kinds.dense import INTERMEDIATE
+from sizing.architecture.kinds.moe import EXPERTS, SHARED, SHARED_WIDTH, TOP_K
+from sizing.architecture.kinds.moe import WIDTH as MOE_WIDTH
 from sizing.architecture.model import CheckpointFormat, Model
-from sizing.architecture.parts import Layer, Linear
-from sizing.architecture.patterns import feed_forward_kind, layer_count, mixer_kind
+from sizing.architecture.mtp import mtp_layers
+from sizing.architecture.parts import Layer
+from sizing.architecture.patterns import kinds_of, layer_count
 from sizing.architecture.traits import Traits, traits_of
+from sizing.architecture.vision import towers_of
+from sizing.catalog.models import shipping_facts
 from sizing.errors import InputError, UnknownFile
 
 
 #: A config.json larger than this is not one [B].
 LARGEST_FILE_BYTES = 32 * 1024**2
-NESTED = ("text_config", "llm_config", "language_config", "language_model_config")
+NESTED = ("text_config", "llm_config", "language_config", "language_model_config", "thinker_config")
 DTYPES = {
     "bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "half": "fp16", "float": "fp32", "auto": "bf16",
 }  # fmt: skip
@@ -97,26 +112,38 @@ def model_from_config(config: Mapping[str, object], name: str = "model", source:
     if not isinstance(config, Mapping):
         raise InputError(f"a config.json is an object, got {type(config).__name__}")
     warnings: list[str] = []
+    top = Config(config, "", warnings)
     text = _text_level(config, warnings)
-    traits = _traits(text, config)
-    layers, pattern = _layers(text, traits)
-    embedding, head, tied = _ends(text, traits)
+    traits = _traits(text, top)
     hidden = hidden_size(text)
+    layers, pattern = _layers(text, traits)
+    embedding, head, tied = embeddings(text, traits)
+    architecture = str(next(iter(top.items("architectures") or text.items("architectures") or [""])))
+    facts = shipping_facts(name)
+    extra, missing, note = shipped_besides(text, traits, layers, embedding.parameters, facts)
+    traits = replace(traits, mtp_copies=facts.get("mtp_copies", traits.mtp_copies) is True)
+    norm = norm_elements(text, traits) * traits.norms + layer_extras(text)
+    modules, besides = mtp_layers(text, traits, norm, embedding.inputs)
     return Model(
         name=name,
-        model_type=text.text("model_type"),
-        architecture=str(next(iter(text.items("architectures") or ["?"]))),
+        model_type=text.text("model_type") or top.text("model_type"),
+        architecture=architecture,
         hidden_size=hidden,
         vocab_size=embedding.inputs,
         tied_embeddings=tied,
-        max_positions=text.optional("max_position_embeddings", "n_positions", "seq_length", kind="positions"),
+        max_positions=text.optional(*POSITIONS, kind="positions"),
         layers=layers,
         pattern=pattern,
         embedding=embedding,
         head=head,
-        other_parameters=hidden * (2 if traits.norm_bias else 1),
-        checkpoint=CheckpointFormat(),
+        other_parameters=outside_layers(text, traits, len(pattern)),
+        towers=towers_of(top, hidden, architecture),
+        mtp_layers=grouped(modules)[0],
+        mtp_other_parameters=besides,
+        checkpoint=CheckpointFormat(extra_parameters=extra, missing_parameters=missing, extra_note=note),
         native_dtype=_dtype(text),
+        state_dtype=_state_dtype(text),
+        encoder_only=traits.mixer == "encoder",
         warnings=tuple(warnings),
         source=source,
         config=dict(config),
@@ -130,36 +157,61 @@ def _text_level(config: Mapping[str, object], warnings: list[str]) -> Config:
     if inner is None:
         return top
     outer = {key: value for key, value in config.items() if not isinstance(value, Mapping)}
-    merged = {**outer, **{key: value for key, value in inner.raw.items() if value is not None}}
+    merged = {**outer, **{key: value for key, value in inner.raw.items() if value is not None or key not in outer}}
     if config.get("tie_word_embeddings") is not None:
         merged["tie_word_embeddings"] = config["tie_word_embeddings"]
     return Config(merged, inner.where, warnings)
 
 
-def _traits(text: Config, config: Mapping[str, object]) -> Traits:
+#: Class defaults that change sizes; a config that leaves one out is read with a note.
+_NOTED = frozenset(
+    {"num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size", "intermediate_size",
+     "moe_intermediate_size", "num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok",
+     "kv_lora_rank", "q_lora_rank", "sliding_window", "first_k_dense_replace"}
+)  # fmt: skip
+
+
+def _traits(text: Config, top: Config) -> Traits:
     model_type = text.text("model_type")
     traits = traits_of(model_type)
     if not traits.known:
-        outer = Config(config).text("model_type")
+        outer = top.text("model_type")
         traits = traits_of(outer) if outer != model_type else traits
     if not traits.known:
         text.warn(
             f"model type {model_type!r} is not known: biases, norms and ties are read as in Llama, layers from"
-            " the fields that the config shares with known ones"
+            " the fields that the config shares with known types"
         )
-    missing = {key: value for key, value in traits.defaults.items() if text.raw.get(key) is None}
-    if missing:
-        text.raw = {**text.raw, **missing}
+    absent = {key: value for key, value in traits.defaults.items() if key not in text.raw}
+    absent = {key: value for key, value in absent.items() if not _spelled_otherwise(text, key)}
+    if absent:
+        text.raw = {**text.raw, **absent}
+    noted = [f"{key} {absent[key]}" for key in sorted(_NOTED & set(absent))]
+    if noted:
+        text.warn(f"absent from the config, so the class defaults of {model_type or 'its type'} hold: {', '.join(noted)}")
     return traits
 
 
+def _spelled_otherwise(text: Config, key: str) -> bool:
+    """Whether the config gives the fact under another name, so that a class default must not."""
+    for names in (HEADS, KV_HEADS, HEAD_DIM, EXPERTS, TOP_K, SHARED, SHARED_WIDTH, POSITIONS, MOE_WIDTH, INTERMEDIATE):
+        if key in names:
+            return any(name in text.raw for name in names if name != key)
+    return False
+
+
 def _layers(text: Config, traits: Traits) -> tuple[tuple[Layer, ...], tuple[int, ...]]:
-    norm = hidden_size(text) * (2 if traits.norm_bias else 1) if traits.norm_weight else 0
+    norms = norm_elements(text, traits) * traits.norms + layer_extras(text)
     order: list[Layer] = []
     for index in range(layer_count(text)):
-        mixer = mixers.get(mixer_kind(text, traits, index))(text, traits, index)
-        feed = feed_forwards.get(feed_forward_kind(text, traits, index))(text, traits, index)
-        order.append(Layer(mixer=mixer, feed_forward=feed, norm_parameters=norm * traits.norms))
+        mixer, feed = kinds_of(text, traits, index)
+        order.append(
+            Layer(
+                mixer=mixers.get(mixer)(text, traits, index),
+                feed_forward=feed_forwards.get(feed)(text, traits, index),
+                norm_parameters=norms,
+            )
+        )
     return grouped(order)
 
 
@@ -168,30 +220,17 @@ def grouped(order: list[Layer]) -> tuple[tuple[Layer, ...], tuple[int, ...]]:
     kinds: dict[Layer, int] = {}
     pattern = tuple(kinds.setdefault(layer, len(kinds)) for layer in order)
     counts = Counter(pattern)
-    layers = tuple(
-        Layer(
-            mixer=layer.mixer,
-            feed_forward=layer.feed_forward,
-            norm_parameters=layer.norm_parameters,
-            count=counts[kind],
-            indices=tuple(at for at, of in enumerate(pattern) if of == kind),
-        )
-        for layer, kind in kinds.items()
-    )
+    layers = tuple(replace(layer, count=counts[kind]) for layer, kind in kinds.items())
     return layers, pattern
-
-
-def _ends(text: Config, traits: Traits) -> tuple[Linear, Linear | None, bool]:
-    hidden = hidden_size(text)
-    vocabulary = text.integer("vocab_size", "padded_vocab_size", required=True, kind="vocabulary")
-    tied = text.flag("tie_word_embeddings", default=traits.tied)
-    embedding = Linear(
-        name="embed_tokens", inputs=vocabulary, outputs=hidden, shard="row", quantized=False, role="embedding"
-    )
-    head = Linear(name="lm_head", inputs=hidden, outputs=vocabulary, quantized=False, role="head")
-    return embedding, head, tied
 
 
 def _dtype(text: Config) -> str:
     name = text.text("dtype", "torch_dtype", default="bfloat16").removeprefix("torch.")
+    if name not in DTYPES:
+        text.warn(f"dtype {name!r} is not known: bf16 assumed")
     return DTYPES.get(name, "bf16")
+
+
+def _state_dtype(text: Config) -> str:
+    name = text.text("mamba_ssm_cache_dtype", "mamba_ssm_dtype", default="float32").removeprefix("torch.")
+    return DTYPES.get(name, "fp32")

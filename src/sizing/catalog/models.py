@@ -65,3 +65,14 @@ def model_facts(name: str) -> ModelFacts:
         )
     source, quality = str(table.pop("source", "")), str(table.pop("quality", ""))
     return ModelFacts(name=found, config=table, source=source, quality=quality)
+
+
+def shipping_facts(name: str) -> dict[str, object]:
+    """What is known of one checkpoint's files that neither its config nor its type says.
+
+    Parameters
+    ----------
+    name
+        Hugging Face id.
+    """
+    return read_table("checkpoints.toml", name) or {}

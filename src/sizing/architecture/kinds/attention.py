@@ -9,10 +9,15 @@ from sizing.architecture.traits import Traits
 from sizing.errors import InputError
 
 
-HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "attn_heads", "decoder_attention_heads")
-KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "num_query_groups", "kv_n_heads")
-HEAD_DIM = ("head_dim", "attention_head_dim", "attention_head_size", "kv_channels", "d_kv")
-HIDDEN = ("hidden_size", "n_embd", "d_model", "dim", "model_dim")
+HEADS = (
+    "num_attention_heads", "n_head", "n_heads", "num_heads", "attn_heads", "decoder_attention_heads", "num_q_heads",
+)  # fmt: skip
+KV_HEADS = (
+    "num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "num_query_groups", "kv_n_heads",
+    "decoder_num_key_value_heads",
+)  # fmt: skip
+HEAD_DIM = ("head_dim", "attention_head_dim", "attention_head_size", "kv_channels", "d_kv", "head_size")
+HIDDEN = ("hidden_size", "n_embd", "d_model", "dim", "model_dim", "n_embed")
 WINDOW = ("sliding_window", "sliding_window_size", "attention_window_size", "local_attention", "window_size")
 
 
@@ -40,8 +45,29 @@ def on(config: Config, what: bool | str, default: bool = False) -> bool:
     return config.flag(*what.split("|"), default=default)
 
 
-def heads_of(config: Config, index: int = 0) -> Heads:
-    """Head counts and widths of a layer's attention, from any of their spellings."""
+def heads_of(config: Config, index: int = 0, prefix: str = "") -> Heads:
+    """Head counts and widths of a layer's attention, from any of their spellings.
+
+    Parameters
+    ----------
+    config, index
+        The config, and the layer for fields that list one value a layer.
+    prefix
+        ``swa_`` or ``global_``: fields of that spelling win, for layers of that kind.
+    """
+    base = _plain_heads(config, index)
+    if not prefix:
+        return base
+    heads = config.per_layer(index, f"{prefix}num_attention_heads", default=base.heads, low=1, kind="heads")
+    kv_names = (f"{prefix}num_key_value_heads", f"num_{prefix}key_value_heads")
+    kv_heads = config.per_layer(index, *kv_names, default=base.kv_heads, low=1, kind="heads")
+    head_dim = config.per_layer(index, f"{prefix}head_dim", default=base.head_dim, low=1, kind="head_dim")
+    plain_value = head_dim if base.value_dim == base.head_dim else base.value_dim
+    value_dim = config.per_layer(index, f"{prefix}v_head_dim", default=plain_value, low=1, kind="head_dim")
+    return Heads(heads=heads, kv_heads=kv_heads, head_dim=head_dim, value_dim=value_dim)
+
+
+def _plain_heads(config: Config, index: int) -> Heads:
     heads = config.per_layer(index, *HEADS, default=0, low=1, kind="heads")
     if not heads:
         raise InputError(f"config has no {config.name_of('num_attention_heads')} (nor n_head, num_heads)")
@@ -76,53 +102,54 @@ def qk_norm_elements(config: Config, traits: Traits, sizes: Heads) -> int:
     style, _, flag = traits.qk_norm.partition(":")
     if not style or (flag and not on(config, flag)):
         return 0
-    if style == "full":
+    if style in {"full", "heads"}:  # one weight an element of every head
         return (sizes.heads + sizes.kv_heads) * sizes.head_dim
-    if style == "layer":  # one weight and bias an element of every head
-        return 2 * (sizes.heads + sizes.kv_heads) * sizes.head_dim
-    if style == "heads":  # one weight for each head and element of it
-        return (sizes.heads + sizes.kv_heads) * sizes.head_dim
-    if style == "head_bias":
-        return 4 * sizes.head_dim
-    return 2 * sizes.head_dim
+    return (4 if style == "head_bias" else 2) * sizes.head_dim
 
 
-def grouped_query(config: Config, traits: Traits, sizes: Heads, kind: str, window: int | None) -> Mixer:
+def matrix(
+    name: str, inputs: int, outputs: int, *, shard: str = "column", bias: bool = False, heads: int = 0, group: str = ""
+) -> Linear:
+    """One matrix of a token mixer."""
+    return Linear(
+        name=name,
+        inputs=inputs,
+        outputs=outputs,
+        shard=shard,  # type: ignore[arg-type]
+        bias_elements=outputs if bias else 0,
+        heads=heads,
+        group=group,
+    )
+
+
+def grouped_query(
+    config: Config, traits: Traits, sizes: Heads, kind: str, window: int | None, *, keys_are_values: bool = False
+) -> Mixer:
     """Attention with matrices q, k, v and o.
 
     A token leaves ``kv_heads * (head_dim + value_dim)`` elements (Ainslie et al. 2023, GQA).
     """
     hidden = hidden_size(config)
     bias = on(config, traits.qkv_bias)
-    gate = 2 if on(config, "attn_output_gate", default=traits.defaults.get("attn_output_gate") is True) else 1
-    rows = sizes.heads * sizes.head_dim * gate
+    gated = config.flag("attn_output_gate") or traits.attention_gate == "query"
+    queries = sizes.heads * sizes.head_dim * (2 if gated else 1)
     keys, values = sizes.kv_heads * sizes.head_dim, sizes.kv_heads * sizes.value_dim
-    made = {"inputs": hidden, "group": "qkv", "role": "attention"}
-    linears = (
-        Linear(name="self_attn.q_proj", outputs=rows, bias_elements=rows * bias, heads=sizes.heads, **made),
-        Linear(
-            name="self_attn.k_proj", outputs=keys, bias_elements=keys * bias, shard="kv", heads=sizes.kv_heads, **made
-        ),
-        Linear(
-            name="self_attn.v_proj",
-            outputs=values,
-            bias_elements=values * bias,
-            shard="kv",
-            heads=sizes.kv_heads,
-            **made,
-        ),
-        Linear(
-            name="self_attn.o_proj",
-            inputs=sizes.heads * sizes.value_dim,
-            outputs=hidden,
-            bias_elements=hidden * on(config, traits.o_bias),
-            shard="row",
-        ),
-    )
+    linears = [
+        matrix("self_attn.q_proj", hidden, queries, bias=bias, heads=sizes.heads, group="qkv"),
+        matrix("self_attn.k_proj", hidden, keys, shard="kv", bias=bias, heads=sizes.kv_heads, group="qkv"),
+    ]
+    if not keys_are_values:
+        linears.append(
+            matrix("self_attn.v_proj", hidden, values, shard="kv", bias=bias, heads=sizes.kv_heads, group="qkv")
+        )
+    wide = sizes.heads * sizes.value_dim
+    linears.append(matrix("self_attn.o_proj", wide, hidden, shard="row", bias=on(config, traits.o_bias)))
+    linears += output_gate(config, traits, hidden, sizes.heads, wide)
+    sinks = sizes.heads if traits.sinks == "all" or (traits.sinks == "sliding" and kind == "sliding") else 0
     return Mixer(
         kind=kind,
-        linears=linears,
-        other_parameters=qk_norm_elements(config, traits, sizes),
+        linears=tuple(linears),
+        other_parameters=qk_norm_elements(config, traits, sizes) + sinks,
         heads=sizes.heads,
         kv_heads=sizes.kv_heads,
         head_dim=sizes.head_dim,
@@ -132,27 +159,55 @@ def grouped_query(config: Config, traits: Traits, sizes: Heads, kind: str, windo
     )
 
 
-def window_of(config: Config, *keys: str) -> int | None:
+def output_gate(config: Config, traits: Traits, hidden: int, heads: int, wide: int) -> list[Linear]:
+    """The gate that some models put on the output of attention."""
+    style, _, flag = traits.attention_gate.partition(":")
+    if style not in {"head", "full"} or (flag and not on(config, flag)):
+        return []
+    if isinstance(config.raw.get("gating"), str):
+        style = "full" if config.text("gating") in {"per-element", "per_element", "full"} else "head"
+    return [matrix("self_attn.g_proj", hidden, heads if style == "head" else wide, heads=heads)]
+
+
+def window_of(config: Config, *keys: str, index: int = 0) -> int | None:
     """Tokens of the window; None when there is none, or when it is no shorter than the longest context."""
-    window = config.optional(*(keys or WINDOW), low=0, kind="positions")
+    window = config.per_layer(index, *(keys or WINDOW), default=0, low=0, kind="positions")
     longest = config.optional("max_position_embeddings", "n_positions", "max_seq_len", kind="positions", low=0)
     if not window or (longest and window >= longest):
         return None
     return window
 
 
+def shared_cache(config: Config, index: int, mixer: Mixer) -> Mixer:
+    """The last ``num_kv_shared_layers`` layers read an earlier layer's cache and have no keys of their own."""
+    shared = config.integer("num_kv_shared_layers", default=0, low=0, kind="layers")
+    layers = config.integer("num_hidden_layers", default=0, low=0, kind="layers")
+    if not shared or index < layers - shared:
+        return mixer
+    own = tuple(linear for linear in mixer.linears if linear.shard != "kv")
+    norm = mixer.head_dim if mixer.other_parameters else 0
+    return replace(mixer, linears=own, other_parameters=norm, kv_elements_per_token=0, shares_cache=True)
+
+
 @mixers.register("attention")
 def full_attention(config: Config, traits: Traits, index: int) -> Mixer:
     """Attention to every earlier token."""
-    return grouped_query(config, traits, heads_of(config, index), "attention", None)
+    prefix = "global_" if config.has("global_head_dim", "num_global_key_value_heads") else ""
+    alike = bool(prefix) and config.flag("attention_k_eq_v")
+    sizes = heads_of(config, index, prefix if not prefix or alike or config.has("global_head_dim") else "")
+    if prefix and not alike:  # num_global_key_value_heads counts only where keys are values (Gemma 4)
+        sizes = replace(sizes, kv_heads=heads_of(config, index).kv_heads)
+    mixer = grouped_query(config, traits, sizes, "attention", None, keys_are_values=alike)
+    return shared_cache(config, index, mixer)
 
 
 @mixers.register("sliding")
 def sliding_attention(config: Config, traits: Traits, index: int) -> Mixer:
     """Attention to the last ``sliding_window`` tokens (Beltagy et al. 2020)."""
-    sizes = heads_of(config, index)
-    window = window_of(config)
-    return grouped_query(config, traits, sizes, "attention" if window is None else "sliding", window)
+    window = window_of(config, index=index)
+    sizes = heads_of(config, index, "swa_")
+    mixer = grouped_query(config, traits, sizes, "attention" if window is None else "sliding", window)
+    return shared_cache(config, index, mixer)
 
 
 @mixers.register("chunked")
@@ -162,7 +217,14 @@ def chunked_attention(config: Config, traits: Traits, index: int) -> Mixer:
     return grouped_query(config, traits, heads_of(config, index), "attention" if window is None else "chunked", window)
 
 
+@mixers.register("encoder")
+def bidirectional(config: Config, traits: Traits, index: int) -> Mixer:
+    """Attention in both directions; nothing is cached."""
+    mixer = grouped_query(config, traits, heads_of(config, index), "encoder", None)
+    return replace(mixer, kv_elements_per_token=0)
+
+
 @mixers.register("none")
 def no_attention(config: Config, traits: Traits, index: int) -> Mixer:
     """No token mixer in this block."""
-    return replace(Mixer(kind="none"))
+    return Mixer(kind="none")

@@ -8,7 +8,20 @@ from sizing.architecture.traits import Traits
 from sizing.errors import InputError
 
 
+#: Width of dense layers where ``intermediate_size`` is the experts'.
+DENSE_WIDTH = ("intermediate_size_mlp", "dense_intermediate_size", "intermediate_size_dense", "mlp_intermediate_size")
+#: Types whose feed-forward is four times the model's width.
+FOUR_TIMES = frozenset(
+    {"gpt2", "gptj", "gpt_neo", "gpt_bigcode", "bloom", "mpt", "falcon", "codegen", "RefinedWebModel", "RefinedWeb"}
+)
 INTERMEDIATE = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "d_ff", "inner_hidden_size", "d_inner")
+
+
+def has_width(config: Config) -> bool:
+    """Whether the config sizes a dense feed-forward, or its type has one of four times the model's width."""
+    return config.has(*INTERMEDIATE, *DENSE_WIDTH, "expansion_ratio", "ffn_hidden_ratio", "shared_intermediate_size") or (
+        config.text("model_type") in FOUR_TIMES
+    )
 
 
 def intermediate_size(config: Config, index: int) -> int:
@@ -18,9 +31,22 @@ def intermediate_size(config: Config, index: int) -> int:
         return width
     if config.has("expansion_ratio", "ffn_hidden_ratio"):
         return int(hidden_size(config) * config.number("expansion_ratio", "ffn_hidden_ratio", default=4.0))
-    if config.text("model_type") in {"gpt2", "gptj", "gpt_neo", "gpt_bigcode", "bloom", "mpt", "falcon", "codegen"}:
+    if config.text("model_type") in FOUR_TIMES:
         return 4 * hidden_size(config)
     raise InputError(f"config has no {config.name_of('intermediate_size')} (nor n_inner, ffn_dim, d_ff)")
+
+
+def dense_width(config: Config, index: int) -> int:
+    """Width of the dense feed-forward of a layer. [element]"""
+    given = config.per_layer(index, *DENSE_WIDTH, default=0, low=0, kind="intermediate")
+    if not given and config.integer("num_local_experts", default=1, low=0, kind="experts") == 0:
+        given = config.integer("shared_intermediate_size", default=0, low=0, kind="intermediate")
+    width = given or intermediate_size(config, index)
+    if config.flag("block_auto_adjust_ff_dim"):  # LFM2: two thirds, then up to a multiple
+        scaled = int(config.number("block_ffn_dim_multiplier", default=1.0) * int(2 * width / 3))
+        multiple = config.integer("block_multiple_of", default=256)
+        width = -(-scaled // multiple) * multiple
+    return width
 
 
 def dense_linears(
@@ -49,7 +75,7 @@ def dense_linears(
 @feed_forwards.register("dense")
 def dense(config: Config, traits: Traits, index: int) -> FeedForward:
     """A feed-forward that every token goes through."""
-    width = intermediate_size(config, index)
+    width = dense_width(config, index)
     bias = on(config, traits.mlp_bias)
     return FeedForward(
         kind="dense", linears=dense_linears(hidden_size(config), width, gated=traits.gated, bias=bias)

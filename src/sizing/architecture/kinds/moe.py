@@ -7,7 +7,7 @@ Shazeer et al. 2017 (routing), DeepSeekMoE (Dai et al. 2024: shared experts, den
 from sizing.architecture.config import Config
 from sizing.architecture.kinds import feed_forwards
 from sizing.architecture.kinds.attention import hidden_size, on
-from sizing.architecture.kinds.dense import dense_linears, intermediate_size
+from sizing.architecture.kinds.dense import dense_linears, dense_width, intermediate_size
 from sizing.architecture.parts import FeedForward, Linear
 from sizing.architecture.traits import Traits
 from sizing.errors import InputError
@@ -47,6 +47,8 @@ def shared_width(config: Config, traits: Traits, index: int) -> tuple[int, int]:
     """Number of shared experts, and their width together. [element]"""
     number = config.per_layer(index, *SHARED, default=0, low=0, kind="experts")
     width = config.per_layer(index, *SHARED_WIDTH, default=0, low=0, kind="intermediate")
+    if width and config.has("n_shared_experts") and config.has("moe_shared_expert_intermediate_size"):
+        width *= number
     if width:
         return max(number, 1), width
     if not number and config.flag("use_shared_expert", "moe_use_shared_expert"):
@@ -84,8 +86,9 @@ def mixture(config: Config, traits: Traits, index: int) -> FeedForward:
     linears += routed(config, traits, index, latent or hidden, experts, top_k)
     number, width = shared_width(config, traits, index)
     if width:
+        bias = on(config, traits.mlp_bias)
         linears += dense_linears(
-            hidden, width, gated=traits.gated, bias=False, name="mlp.shared_experts", role="shared_expert"
+            hidden, width, gated=traits.gated, bias=bias, name="mlp.shared_experts", role="shared_expert"
         )
         if traits.shared_gate:
             linears.append(
@@ -98,9 +101,14 @@ def mixture(config: Config, traits: Traits, index: int) -> FeedForward:
                     role="router",
                 )
             )
+    if traits.beside:
+        linears += dense_linears(
+            hidden, dense_width(config, index), gated=traits.gated, bias=on(config, traits.mlp_bias)
+        )
     return FeedForward(
         kind="moe",
         linears=tuple(linears),
+        other_parameters=4 * hidden + experts if traits.beside else 0,
         experts=experts,
         top_k=top_k,
         shared_experts=number if width else 0,
