@@ -181,8 +181,10 @@ def _keys() -> dict[str, tuple[str, frozenset[str]]]:
         keys[name] = (family[1] if family else name, frozenset(known))
     for _, entries in layers("gpus"):
         for name, entry in entries.items():
-            own = str(entry.get("family", name)).lower().replace("-", "")
-            keys[name] = (own, frozenset(map(str, entry.get("words", ()))))
+            before = keys.get(name, (name.lower().replace("-", ""), frozenset()))
+            given = entry.get("words")
+            words_given = frozenset(map(str, given)) if isinstance(given, list) else before[1]
+            keys[name] = (str(entry.get("family", before[0])).lower(), words_given)
     return keys
 
 
@@ -195,7 +197,7 @@ def _table(name: str) -> dict[str, Any]:
             continue
         entry = dict(entries[name])
         if like := entry.pop("like", None):
-            table = dict(_table(resolve_gpu(str(like))[0])) | {"name": name}
+            table = _base(file, name, str(like)) | {"name": name}
         checked = {key: _checked(file, name, key, value) for key, value in entry.items()}
         peaks = {**table.get("peak_flops_per_s", {}), **checked.pop("peak_flops_per_s", {})}
         named = set(checked) | {f"peak.{p}" for p in entry.get("peak_flops_per_s", {})}
@@ -210,6 +212,17 @@ def _table(name: str) -> dict[str, Any]:
             raise InputError(f'{file}: gpus.{name} lacks {lacks}; give it, or like = "h100-sxm"')
     table.setdefault("name", name)
     return table
+
+
+def _base(file: str, name: str, like: str) -> dict[str, Any]:
+    """Values of the accelerator that a user's entry is like."""
+    found = resolve_gpu(like)[0]
+    try:
+        if found == name:
+            raise RecursionError
+        return dict(_table(found))
+    except RecursionError:
+        raise InputError(f"{file}: gpus.{name}.like is {like!r}, which leads back to {name} itself") from None
 
 
 def _checked(file: str, name: str, key: str, value: Any) -> Any:
