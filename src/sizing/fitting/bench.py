@@ -14,7 +14,7 @@ constant whose posterior spread stays near its prior's was not identified by the
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,9 @@ Floats = NDArray[np.float64]
 SIGMA = {"tpot_s": 0.04, "ttft_s": 0.20, "e2e_s": 0.06, "output_tokens_per_s": 0.06}
 """Log-sigma of one measured metric: repeated runs of one configuration differ by 1-3 %, TTFT by far more."""
 
+SHORTEST_S = 1e-9  # a fitted time is never quite 0, which would mean "not fitted"
 HUBER = 2.0  # residuals beyond this many sigmas pull with constant force
+DIFFERENCE, STEPS = 0.05, 20  # step of the differences, in prior spreads; iterations at most
 IDENTIFIED = 0.7  # posterior spread below this share of the prior's
 
 
@@ -202,7 +204,8 @@ class _Problem:
         values = {}
         for constant, centre, width, shift in zip(self.constants, self.centre, self.width, z, strict=True):
             value = centre + width * shift if constant.kind == "time" else centre * np.exp(width * shift)
-            values[constant.name] = float(np.clip(value, BOUNDS[constant.name].low, BOUNDS[constant.name].high))
+            low = max(BOUNDS[constant.name].low, SHORTEST_S)
+            values[constant.name] = float(np.clip(value, low, BOUNDS[constant.name].high))
         return self.calibration.with_constants("engine", **values)
 
     def log_ratios(self, calibration: Calibration) -> Floats:
@@ -236,30 +239,57 @@ class _Problem:
 
     def solve(self) -> tuple[Floats, Floats]:
         """Minimum and posterior spread, both in prior spreads; two passes of Huber weights."""
-        from scipy.optimize import least_squares
-
         low, high = self._limits()
-        z = np.clip(np.zeros(len(self.constants)), low, high)
-        found: Any = None
+        z: Floats = np.clip(np.zeros(len(self.constants)), low, high)
         for _ in range(2):
-            found = least_squares(
-                self.residuals, z, bounds=(low, high), diff_step=0.02, x_scale=1.0, ftol=1e-4, xtol=1e-3, max_nfev=25
-            )
-            z = found.x
+            z, fun, slope = self._minimum(z, low, high)
             size = np.abs(self.log_ratios(self.at(z))) / self.sigmas()
             self.weight = np.sqrt(np.minimum(1.0, HUBER / np.maximum(size, 1e-9)))
-        curvature = found.jac.T @ found.jac
         rows = len(self.rows)
-        misfit = float(np.sum(found.fun[:rows] ** 2)) / max(rows - len(z), 1)
-        spread = np.sqrt(np.diag(np.linalg.pinv(curvature)) * max(1.0, misfit))
+        misfit = float(np.sum(fun[:rows] ** 2)) / max(rows - len(z), 1)
+        spread = np.sqrt(np.diag(np.linalg.inv(slope.T @ slope)) * max(1.0, misfit))
         return z, np.minimum(spread, 1.0)
+
+    def _minimum(self, z: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats, Floats]:
+        """Levenberg-Marquardt with wide steps of difference, for a function that is only piecewise smooth.
+
+        Marquardt, SIAM J. Appl. Math. 11 (1963), 431-441; a step that leaves the bounds is cut there.
+        """
+        fun, damping = self.residuals(z), 1e-2
+        slope = self._slope(z, fun, high)
+        for _ in range(STEPS):
+            curvature = slope.T @ slope
+            step = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), -slope.T @ fun)
+            trial = np.clip(z + step, low, high)
+            after = self.residuals(trial)
+            gain = float(fun @ fun - after @ after)
+            if gain <= 0.0:
+                damping *= 6.0
+                if damping > 1e4 or np.max(np.abs(trial - z)) < 1e-3:
+                    break
+                continue
+            z, fun, damping = trial, after, damping / 4.0
+            slope = self._slope(z, fun, high)
+            if gain < 1e-4 * float(fun @ fun) + 1e-9:
+                break
+        return z, fun, slope
+
+    def _slope(self, z: Floats, fun: Floats, high: Floats) -> Floats:
+        """Derivatives of the residuals, by forward differences (backward at the upper bound)."""
+        columns = []
+        for n in range(len(z)):
+            step = DIFFERENCE if z[n] + DIFFERENCE <= high[n] else -DIFFERENCE
+            moved = z.copy()
+            moved[n] += step
+            columns.append((self.residuals(moved) - fun) / step)
+        return np.stack(columns, axis=1)
 
     def _limits(self) -> tuple[Floats, Floats]:
         low, high = [], []
         for constant, centre, width in zip(self.constants, self.centre, self.width, strict=True):
             bound = BOUNDS[constant.name]
             if constant.kind == "time":
-                low.append((bound.low - centre) / width - 1e-9)
+                low.append((max(bound.low, SHORTEST_S) - centre) / width - 1e-9)
                 high.append((bound.high - centre) / width)
             else:
                 low.append(np.log(bound.low / centre) / width)

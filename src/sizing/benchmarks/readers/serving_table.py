@@ -16,13 +16,6 @@ from sizing.benchmarks.reader import READERS
 from sizing.benchmarks.record import Record, latency_s
 
 COLUMNS = ("load_kind", "load_value", "ttft_mean_ms", "tpot_mean_ms", "isl", "osl")
-ENGINES = (
-    ("NIM", "trtllm"),
-    ("SGLang", "sglang"),
-    ("TensorRT", "trtllm"),
-    ("vLLM", "vllm"),
-    ("ATOM", "atom"),
-)
 UNIFORM = re.compile(r"uniform\[0\.8")
 
 
@@ -88,7 +81,7 @@ def _point(document: Document, record: Record, load: Load, index: int) -> BenchP
         output_tokens_per_s=record.amount("output_tok_s"),
         completed=record.count("num_prompts"),
         model=record.text("model"),
-        engine=engine_name(record.text("engine") or ""),
+        engine=record.text("engine"),
         engine_version=record.text("engine_version"),
         gpu=record.text("gpu"),
         gpus=record.count("num_gpus"),
@@ -101,11 +94,6 @@ def _point(document: Document, record: Record, load: Load, index: int) -> BenchP
         disaggregated=(record.text("deploy") or "agg").startswith("disagg"),
     )
     return point.warned(f"speculative decoding: {spec}") if spec not in (None, "none") else point
-
-
-def engine_name(text: str) -> str:
-    """Engine as this project names it, from what a table calls it."""
-    return next((name for mark, name in ENGINES if text.startswith(mark) or mark in text), text.lower())
 
 
 def _times(value: float | None, share: float) -> float | None:
