@@ -201,9 +201,7 @@ class Profile(Arrivals):
 
     def __post_init__(self) -> None:
         usable = len(self.factors) >= 1 and all(0 <= f < math.inf for f in self.factors)
-        require(
-            usable and max(self.factors, default=0) > 0, "factors", self.factors[:5], "numbers of at least 0"
-        )
+        require(usable and max(self.factors, default=0) > 0, "factors", self.factors[:5], "numbers of at least 0")
         require(self.repeats or self.factors[-1] > 0, "factors", self.factors[-1], "a last factor above 0")
         require(0 < self.step_s < 1e9, "step_s", self.step_s, "a positive number of seconds")
 
@@ -270,9 +268,7 @@ def diurnal(amplitude: float = 0.5, *, peak_hour: float = 15.0, cv: float = 1.0,
     return Profile(factors=tuple(map(float, factors)), step_s=DAY_S / steps, stream=_stream(cv))
 
 
-def weekly(
-    amplitude: float = 0.5, *, weekend: float = 0.5, peak_hour: float = 15.0, cv: float = 1.0
-) -> Profile:
+def weekly(amplitude: float = 0.5, *, weekend: float = 0.5, peak_hour: float = 15.0, cv: float = 1.0) -> Profile:
     """Seven diurnal days, Monday first, the last two at a fraction of a weekday.
 
     Parameters
@@ -335,8 +331,6 @@ def arrivals_from_record(record: object, where: str = "arrivals") -> Arrivals:
     try:
         return make(**fields)
     except TypeError as error:
-        raise InputError(
-            f"{where}: a {kind} process with {sorted(fields)} does not work ({error})"
-        ) from error
+        raise InputError(f"{where}: a {kind} process with {sorted(fields)} does not work ({error})") from error
     except InputError as error:
         raise InputError(f"{where}.{error}") from error

@@ -259,15 +259,11 @@ class Quantiles(Length):
 
     def __post_init__(self) -> None:
         shares, tokens = self.shares, self.tokens
-        require(
-            len(shares) == len(tokens) >= 2, "shares", len(shares), "as many shares as tokens, at least two"
-        )
+        require(len(shares) == len(tokens) >= 2, "shares", len(shares), "as many shares as tokens, at least two")
         rising = shares[0] == 0 and shares[-1] == 1 and all(a < b for a, b in pairwise(shares))
         require(rising, "shares", shares, "shares that rise from 0 to 1")
         ordered = all(a <= b for a, b in pairwise(tokens))
-        require(
-            ordered and tokens[0] >= 0 and tokens[-1] <= MOST_TOKENS, "tokens", tokens, "rising token counts"
-        )
+        require(ordered and tokens[0] >= 0 and tokens[-1] <= MOST_TOKENS, "tokens", tokens, "rising token counts")
 
     @classmethod
     def of(cls, samples: npt.ArrayLike, points: int = 101) -> "Quantiles":
@@ -326,9 +322,7 @@ class Empirical(Length):
 
     def __post_init__(self) -> None:
         tokens, weights = self.tokens, self.weights
-        require(
-            len(tokens) == len(weights) >= 1, "tokens", len(tokens), "as many tokens as weights, at least one"
-        )
+        require(len(tokens) == len(weights) >= 1, "tokens", len(tokens), "as many tokens as weights, at least one")
         ordered = all(a < b for a, b in pairwise(tokens))
         require(
             ordered and tokens[0] >= 0 and tokens[-1] <= MOST_TOKENS,
@@ -393,9 +387,7 @@ class Mixture(Length):
     weights: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        require(
-            len(self.parts) == len(self.weights) >= 1, "weights", self.weights, "one weight for each part"
-        )
+        require(len(self.parts) == len(self.weights) >= 1, "weights", self.weights, "one weight for each part")
         usable = all(0 < w < math.inf for w in self.weights)
         require(usable, "weights", self.weights, "positive weights")
 
@@ -515,9 +507,7 @@ class Pairs:
 
     def __post_init__(self) -> None:
         n = len(self.input_tokens)
-        require(
-            n == len(self.output_tokens) >= 1, "output_tokens", n, "as many outputs as inputs, at least one"
-        )
+        require(n == len(self.output_tokens) >= 1, "output_tokens", n, "as many outputs as inputs, at least one")
 
     @classmethod
     def of(cls, input_tokens: Sequence[int] | Ints, output_tokens: Sequence[int] | Ints) -> "Pairs":

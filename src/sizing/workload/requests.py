@@ -49,9 +49,7 @@ class Requests:
         for field in fields(self):
             value = getattr(self, field.name)
             if value is not None and len(value) != n:
-                raise InputError(
-                    f"{field.name}: {len(value)} entries for {n} requests; give one entry a request"
-                )
+                raise InputError(f"{field.name}: {len(value)} entries for {n} requests; give one entry a request")
 
     def __len__(self) -> int:
         """Number of requests."""

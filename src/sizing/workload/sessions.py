@@ -78,9 +78,7 @@ class Sessions:
     def __post_init__(self) -> None:
         mean = as_length(self.turns, "turns").mean
         require(mean >= 1, "turns", mean, "at least one turn")
-        require(
-            self.most_context_tokens > 0, "most_context_tokens", self.most_context_tokens, "a positive number"
-        )
+        require(self.most_context_tokens > 0, "most_context_tokens", self.most_context_tokens, "a positive number")
 
     def turn_nodes(self) -> Ints:
         """Representative numbers of turns, equally probable. [request]"""

@@ -60,20 +60,14 @@ class Workload:
 
     def __post_init__(self) -> None:
         if not 0 < self.request_rate_per_s < math.inf:
-            raise InputError(
-                f"request_rate_per_s: {self.request_rate_per_s!r} is not allowed; give a positive number"
-            )
+            raise InputError(f"request_rate_per_s: {self.request_rate_per_s!r} is not allowed; give a positive number")
         for name in ("input_tokens", "output_tokens"):
             if not as_length(getattr(self, name), name).mean > 0:
                 raise InputError(f"{name}: {getattr(self, name)!r} is not allowed; give a positive number")
         if not -1 < self.correlation < 1:
-            raise InputError(
-                f"correlation: {self.correlation!r} is not allowed; give a number between -1 and 1"
-            )
+            raise InputError(f"correlation: {self.correlation!r} is not allowed; give a number between -1 and 1")
         if self.prefix_hit_share is not None and not 0 <= self.prefix_hit_share <= 1:
-            raise InputError(
-                f"prefix_hit_share: {self.prefix_hit_share!r} is not allowed; give a share from 0 to 1"
-            )
+            raise InputError(f"prefix_hit_share: {self.prefix_hit_share!r} is not allowed; give a share from 0 to 1")
 
     @property
     def input_length(self) -> Length:
@@ -192,9 +186,7 @@ class _Conversations(NamedTuple):
     fits: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 
-def _conversations(
-    workload: Workload, counts: Ints, random: dict[str, np.random.Generator]
-) -> _Conversations:
+def _conversations(workload: Workload, counts: Ints, random: dict[str, np.random.Generator]) -> _Conversations:
     """Lengths of every turn of conversations with the given numbers of turns."""
     assert workload.sessions is not None
     own, outputs = _lengths(workload, int(counts.sum()), random)
@@ -240,15 +232,11 @@ def _sample_sessions(workload: Workload, n: int, random: dict[str, np.random.Gen
     begins = workload.arrivals.sample_s(random["arrivals"], count, rate) - lead_s
     drawn_turns = as_length(workload.sessions.turns).sample(random["turns"], count)
     drawn = _conversations(workload, np.maximum(drawn_turns, 1), random)
-    arrival_s = _turn_times(
-        drawn, begins, workload.sessions.pauses.sample(random["pauses"], len(drawn.session))
-    )
+    arrival_s = _turn_times(drawn, begins, workload.sessions.pauses.sample(random["pauses"], len(drawn.session)))
     chosen = np.flatnonzero(drawn.fits & (arrival_s >= 0))
     chosen = chosen[np.argsort(arrival_s[chosen], kind="stable")][:n]
     if len(chosen) < n:
-        raise InputError(
-            f"sessions: only {len(chosen)} of {n} requests fall after the start; use shorter pauses"
-        )
+        raise InputError(f"sessions: only {len(chosen)} of {n} requests fall after the start; use shorter pauses")
     session = drawn.session[chosen]
     outputs, inputs = drawn.output_tokens[chosen], drawn.input_tokens[chosen]
     has_prefix = workload.prefix is not None
