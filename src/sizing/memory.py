@@ -48,9 +48,11 @@ class MemoryBudget:
         What one more token takes on this GPU, padding of the engine's allocator included. [byte]
     kv_tokens
         Capacity of the whole replica at ``request_tokens``. [token]
-    printed_tokens, printed_kv_bytes, printed_concurrency
-        What the engine's log states: tokens, first stage's room, requests of the longest context.
-        [token], [byte], [request]
+    printed_tokens, printed_concurrency
+        What the engine's log states: tokens, and requests of the longest context. [token], [request]
+    first_stage
+        Budget of the first pipeline stage when that is another one: logs print its bytes, and the
+        tokens of the stage with the least room.
     shortfall_bytes
         What is missing when weights and overhead do not fit; 0 otherwise. [byte]
     request_tokens
@@ -75,10 +77,10 @@ class MemoryBudget:
     kv_bytes_per_token: float
     pools: tuple[CachePool, ...]
     printed_tokens: int
-    printed_kv_bytes: float
     shortfall_bytes: float
     request_tokens: float
     replicas_of_attention: int = 1
+    first_stage: "MemoryBudget | None" = None
 
     def max_requests(self, tokens_per_request: ArrayLike) -> Any:
         """Requests of so many tokens that fit the replica at once; 0 when not even one does. [request]
@@ -107,6 +109,16 @@ class MemoryBudget:
         """Requests of the longest context in one attention replica, as engines print it. [request]"""
         longest = float(self.rank.max_model_len)
         return float(min((pool.requests(longest) for pool in self.pools), default=0.0))
+
+    @property
+    def printed(self) -> "MemoryBudget":
+        """Budget whose bytes the engine's log prints: that of the first pipeline stage."""
+        return self.first_stage or self
+
+    @property
+    def printed_kv_bytes(self) -> float:
+        """KV room as the engine's log prints it. [byte]"""
+        return self.printed.kv_bytes
 
     @property
     def wording(self) -> tuple[str, ...]:
@@ -154,7 +166,7 @@ def memory_budget(
     least = min(budgets, key=lambda b: (min((p.blocks for p in b.pools), default=np.inf), b.kv_bytes))
     return replace(
         least,
-        printed_kv_bytes=budgets[0].kv_bytes,
+        first_stage=None if least is budgets[0] else budgets[0],
         request_tokens=float(request_tokens or least.rank.max_model_len),
     )
 
@@ -200,7 +212,7 @@ def _rank_budget(
         activation_bytes=overhead.activation_bytes, non_torch_bytes=overhead.non_torch_bytes,
         cuda_graph_bytes=overhead.cuda_graph_bytes, charged_graph_bytes=overhead.charged_graph_bytes,
         kv_bytes=max(room, 0.0), kv_bytes_per_token=_bytes_per_token(pools, rank), pools=pools,
-        printed_tokens=printed, printed_kv_bytes=max(room, 0.0), shortfall_bytes=max(-room, 0.0),
+        printed_tokens=printed, shortfall_bytes=max(-room, 0.0),
         request_tokens=float(rank.max_model_len), replicas_of_attention=deployment.parallelism.dp,
     )  # fmt: skip
 
@@ -241,6 +253,7 @@ def _ranks(deployment: Deployment, defaults: Defaults) -> list[Rank]:
                 tp=layout.tp, pp=layout.pp, ep=layout.ep, dp=layout.dp, cp=layout.cp,
                 weights_bytes=weights, sixteen_bit_bytes=sixteen.bytes_per_weight, kv=kv,
                 weights=formats.weights or model.checkpoint.name,
+                requested=None if formats.weights is None else weight_format(formats.weights),
                 max_num_seqs=settings.max_num_seqs or defaults.max_num_seqs,
                 max_num_batched_tokens=settings.max_num_batched_tokens or defaults.max_num_batched_tokens,
                 max_model_len=longest, block_size=settings.block_size or defaults.block_size,
@@ -271,15 +284,21 @@ def _sixteen_bit(model: Model, requested: str | None) -> WeightFormat:
 
 
 def _stage_bytes(deployment: Deployment, layers: tuple[Layer, ...], first: bool, last: bool) -> float:
-    """Bytes of weights on one GPU of a stage; experts are spread over all GPUs of the replica. [byte]"""
+    """Bytes of weights on one GPU of a stage; experts are spread over all GPUs of the replica. [byte]
+
+    Asked for MXFP4, engines convert the experts of a mixture only.
+    """
     model, layout, name = deployment.model, deployment.parallelism, deployment.formats.weights
     requested = None if name is None else weight_format(name)
     sixteen = _sixteen_bit(model, name)
+    experts_only = model.is_moe and name is not None and name.startswith("mxfp4")
     total = 0.0
     for layer in layers:
         for linear in layer.linears:
-            ways = layout.tp * layout.dp if linear.role == "expert" else layout.tp
-            total += layer.count * linear.bytes(requested, sixteen, ways, layout.ep)
+            expert = linear.role == "expert"
+            ways = layout.tp * layout.dp if expert else layout.tp
+            asked = requested if expert or not experts_only else None
+            total += layer.count * linear.bytes(asked, sixteen, ways, layout.ep)
         total += layer.count * layer.other_parameters * sixteen.bytes_per_weight
     if first:
         total += model.embedding.bytes(requested, sixteen, layout.tp)

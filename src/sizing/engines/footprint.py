@@ -2,6 +2,7 @@
 
 from sizing.architecture import Layer
 from sizing.engines.record import Rank
+from sizing.formats import weight_format
 
 
 def sampler_bytes(rank: Rank, bytes_per_entry: float) -> float:
@@ -22,11 +23,11 @@ def hidden_bytes(rank: Rank, copies: float = 2.0) -> float:
 def forward_bytes(rank: Rank) -> float:
     """Peak inside one layer: widest intermediate of the feed-forward, residual, queries, keys, values. [byte]
 
-    ``tokens * bytes * (3 * widest / tp + 5 * hidden)``: gate and up, their product, and the residual
-    stream with its copies.
+    ``tokens * bytes * (3 * widest / tp + 4 * hidden)``: gate and up, their product, and the residual
+    stream with its copies; pipeline stages hold two more, received and sent.
     """
     widest = max((_dense_width(layer) for layer in rank.layers), default=0)
-    per_token = 3.0 * widest / rank.tp + 5.0 * rank.model.hidden_size
+    per_token = 3.0 * widest / rank.tp + (4.0 if rank.pp == 1 else 6.0) * rank.model.hidden_size
     return rank.max_num_batched_tokens * per_token * rank.sixteen_bit_bytes
 
 
@@ -49,6 +50,25 @@ def expert_workspace_bytes(rank: Rank) -> float:
             chosen = rank.max_num_batched_tokens * max(layer.feed_forward.top_k, 1)
             largest = max(largest, chosen * 2.0 * (max(width, hidden) + max(2 * width, hidden)))
     return largest
+
+
+def expert_format(rank: Rank) -> str:
+    """Format in which the routed experts are held, an empty text when there are none."""
+    for layer in rank.layers:
+        for x in layer.feed_forward.linears:
+            if x.role == "expert":
+                return x.stored_format(rank.requested, weight_format("bf16")).name
+    return ""
+
+
+def expert_bytes(rank: Rank, shard: str = "") -> float:
+    """Bytes of routed experts on this GPU; of one side only when ``shard`` is given. [byte]"""
+    total = 0.0
+    for layer in rank.layers:
+        for x in layer.feed_forward.linears:
+            if x.role == "expert" and shard in ("", x.shard):
+                total += layer.count * x.bytes(rank.requested, None, rank.tp * rank.dp, rank.ep)
+    return total
 
 
 def rotary_bytes(rank: Rank) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 from sizing.architecture import Layer, Model
 from sizing.catalog import Gpu
 from sizing.engines.cache import CachePool
+from sizing.formats import WeightFormat
 from sizing.registry import Registry
 
 GIB = 2.0**30
@@ -106,6 +107,8 @@ class Rank:
         Name of the KV format.
     weights
         Name of the format of most matrices.
+    requested
+        Weight format asked for; None: the checkpoint's own.
     """
 
     model: Model
@@ -122,6 +125,7 @@ class Rank:
     sixteen_bit_bytes: float = 2.0
     kv: str = "bf16"
     weights: str = "bf16"
+    requested: WeightFormat | None = None
     max_num_seqs: int
     max_num_batched_tokens: int
     max_model_len: int

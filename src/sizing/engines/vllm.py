@@ -7,6 +7,7 @@ is not charged: it sits in the 1 - utilisation.
 Constants are fitted on start-up logs (``data/measured/memory.csv``); the mechanisms are named beside them.
 """
 
+import math
 from dataclasses import dataclass
 
 from sizing.architecture import Model
@@ -33,6 +34,8 @@ PIPELINE_NON_TORCH_GIB = 0.07
 #: ROCm: one GPU, and several (RCCL buffers) [GiB].
 ROCM_NON_TORCH_GIB = (1.2, 2.5)
 ROCM_NON_TORCH_PER_GPU_GIB = 0.11
+#: ROCm: what loading takes beyond the weights, dense models and mixtures [GiB].
+ROCM_LOADED_GIB = (0.64, 1.55)
 
 
 @register("vllm")
@@ -74,7 +77,7 @@ class Vllm(Engine):
         """Activation peak, non-torch memory and graphs."""
         graphs = self._graph_bytes(rank) if rank.cuda_graphs else 0.0
         return Overhead(
-            weights_extra_bytes=footprint.rotary_bytes(rank) + self._absorbed_bytes(rank),
+            weights_extra_bytes=self._loaded_bytes(rank),
             activation_bytes=self._activation_bytes(rank),
             non_torch_bytes=self._non_torch_bytes(rank),
             cuda_graph_bytes=graphs,
@@ -118,10 +121,48 @@ class Vllm(Engine):
         entry += rank.sixteen_bit_bytes - 2.0
         sampling = footprint.sampler_bytes(rank, entry) + footprint.hidden_bytes(rank)
         kept = ENCODER_GIB * GIB if rank.model.towers and rank.first else 0.0
-        experts = footprint.expert_workspace_bytes(rank)
-        if self.number >= (0, 14) and not self.legacy:
+        experts = footprint.expert_workspace_bytes(rank) if self._fused_experts(rank) else 0.0
+        if self._keeps_workspaces(rank):
             kept, experts = kept + experts, 0.0
         return max(sampling, footprint.forward_bytes(rank) + experts) + kept
+
+    def _fused_experts(self, rank: Rank) -> bool:
+        """Whether experts run in fused kernels with workspaces: not in MXFP4's, nor in Blackwell's own."""
+        stored = footprint.expert_format(rank)
+        blackwell = rank.gpu.compute_capability.startswith("10.")
+        return not stored.startswith("mxfp4") and not (blackwell and stored.startswith(("fp8", "nvfp4")))
+
+    def _keeps_workspaces(self, rank: Rank) -> bool:
+        """Whether those workspaces stay while sampling: from 0.14 on, but not for FP8 in 0.15 and 0.16."""
+        if self.legacy or self.number < (0, 14):
+            return False
+        between = (0, 15) <= self.number < (0, 17) and rank.gpu.vendor == "NVIDIA"
+        return not (between and footprint.expert_format(rank).startswith("fp8"))
+
+    def _loaded_bytes(self, rank: Rank) -> float:
+        """What loading adds to the checkpoint's bytes. [byte]"""
+        extra = footprint.rotary_bytes(rank) + self._absorbed_bytes(rank) + self._padding_bytes(rank)
+        if rank.gpu.vendor == "AMD":
+            extra += ROCM_LOADED_GIB[rank.model.is_moe] * GIB
+            if self.number >= (0, 14) and footprint.expert_format(rank) in ("bf16", "fp16"):
+                extra += footprint.expert_bytes(rank, "row")  # shuffled copies of the down-projections
+        return extra
+
+    def _padding_bytes(self, rank: Rank) -> float:
+        """MXFP4 experts padded to the kernel's tiles: 256 wide, or Marlin's 128 by 256 before Hopper. [byte]"""
+        if not footprint.expert_format(rank).startswith("mxfp4"):
+            return 0.0
+        marlin = rank.gpu.vendor == "NVIDIA" and rank.gpu.compute_capability < "9"
+        marlin = marlin and not rank.gpu.compute_capability.startswith("1")
+        for layer in rank.layers:
+            for x in layer.feed_forward.linears:
+                if x.role == "expert" and x.shard == "row":
+                    width, hidden, _ = x.per_gpu(rank.tp * rank.dp, rank.ep)
+                    tile = 128 if marlin else 256
+                    grown = math.ceil(width / tile) * tile / width
+                    grown *= math.ceil(hidden / 256) * 256 / hidden if marlin else 1.0
+                    return (grown - 1.0) * footprint.expert_bytes(rank)
+        return 0.0
 
     def _non_torch_bytes(self, rank: Rank) -> float:
         if rank.gpu.vendor == "AMD":

@@ -143,11 +143,12 @@ def predict_row(row: Mapping[str, str], configs: Path | None = None) -> RowPredi
 
 
 def _room(budget: MemoryBudget) -> dict[str, float | None]:
+    first = budget.printed
     return {
-        "weights_gib": budget.weights_bytes / GIB,
-        "activation_peak_gib": budget.activation_bytes / GIB,
-        "non_torch_gib": budget.non_torch_bytes / GIB,
-        "cuda_graph_gib": budget.cuda_graph_bytes / GIB,
+        "weights_gib": first.weights_bytes / GIB,
+        "activation_peak_gib": first.activation_bytes / GIB,
+        "non_torch_gib": first.non_torch_bytes / GIB,
+        "cuda_graph_gib": first.cuda_graph_bytes / GIB,
         "kv_cache_gib": budget.printed_kv_bytes / GIB,
         "kv_tokens": float(budget.printed_tokens),
         "max_concurrency": budget.printed_concurrency,

@@ -152,6 +152,8 @@ def weights_of(text: str, name: str, model: Model) -> str | None:
         return "fp32"
     if weight_format(model.checkpoint.name).element_bits < 16:
         return None
+    if model.model_type == "gpt_oss" and said in NOTHING:
+        return "mxfp4"  # the released checkpoints are MXFP4, whatever an abridged config leaves out
     hints = f"{said} {name.lower()}" if said not in SIXTEEN else said
     for pattern, format_name in (
         (r"gguf\W*(q\d\w*)", None), (r"nvfp4|modelopt_fp4", "nvfp4"), (r"mxfp4", "mxfp4"), (r"w4a16|int4|awq|4bit-gptq",
