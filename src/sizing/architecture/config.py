@@ -171,6 +171,17 @@ class Config:
             return one.integer(key, default=default, low=low, kind=kind)
         return self.integer(*keys, default=default, low=low, kind=kind)
 
+    def at_layer(self, index: int) -> "Config":
+        """The config with what ``per_layer_config`` overrides for a layer."""
+        overrides = self.raw.get("per_layer_config")
+        if not isinstance(overrides, Mapping):
+            return self
+        own = next((overrides[key] for key in (str(index), f"{index:02d}", f"{index:03d}") if key in overrides), None)
+        if not isinstance(own, Mapping) or not own:
+            return self
+        plain = {key: value for key, value in self.raw.items() if not key.startswith(("global_", "num_global_"))}
+        return Config({**plain, **own}, self.where, self.warnings)
+
     def level(self, *keys: str) -> "Config | None":
         """A nested level, or None when it isn't there."""
         found = self._found(keys)

@@ -74,7 +74,7 @@ def alternating_updates(config: Config) -> int:
 def layer_extras(config: Config) -> int:
     """Elements of small parts that some types add to every layer. [element]"""
     hidden = hidden_size(config)
-    total = 0
+    total = 2 * hidden if config.flag("new_decoder_architecture") else 0  # Falcon: two norms side by side
     width = config.integer("hidden_size_per_layer_input", default=0, low=0)
     if width:
         total += 2 * width * hidden + hidden

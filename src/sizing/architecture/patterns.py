@@ -2,7 +2,6 @@
 
 from sizing.architecture.config import Config
 from sizing.architecture.kinds.attention import WINDOW, window_of
-from sizing.architecture.kinds.dense import has_width
 from sizing.architecture.kinds.mamba import HEAD_DIM2, HEADS2, STATE
 from sizing.architecture.kinds.moe import experts_of
 from sizing.architecture.traits import Traits
@@ -20,7 +19,8 @@ NAMED = {
     "chunked": "chunked", "linear_attention": "linear", "lightning_attention": "linear", "mamba": "linear",
     "mamba2": "linear", "linear": "linear", "conv": "linear", "recurrent": "linear", "gated_deltanet": "linear",
     "kda": "linear", "hybrid": "hybrid", "deepseek_sparse_attention": "sparse", "sparse_attention": "sparse",
-    "minimax_m3_sparse": "sparse", "dsa": "sparse", "compressed_sparse_attention": "compressed",
+    "minimax_m3_sparse": "sparse", "dsa": "sparse", "indexed_attention": "sparse", "hybrid_sliding": "sliding",
+    "reference_sliding_attention": "sliding", "cross_attention": "cross", "compressed_sparse_attention": "compressed",
     "heavily_compressed_attention": "compressed", "moe": "moe", "mlp": "dense", "dense": "dense",
 }  # fmt: skip
 #: Letters of ``hybrid_override_pattern`` (Nemotron-H), one a block.
@@ -76,6 +76,8 @@ def mixer_kind(config: Config, traits: Traits, index: int) -> str:
         if index >= len(listed):
             config.warn(f"layer_types lists {len(listed)} layers: the rest follow its order again")
         return _slid(config, _named(config, listed[index % len(listed)], index))
+    if index in (config.items("cross_attention_layers") or []):
+        return "cross"
     hybrid = _hybrid(config, traits, index)
     if hybrid is not None:
         return hybrid
@@ -131,7 +133,7 @@ def _concrete(config: Config, traits: Traits, kind: str, index: int) -> str:
     if kind == "linear":
         return recurrence(config, traits)
     if kind == "hybrid":
-        return "parallel_mamba2"
+        return "parallel_mamba2" if config.has(*HEADS2, *HEAD_DIM2, *STATE) else "attention"
     if config.has("compress_ratios") or kind == "compressed" or traits.mixer == "compressed":
         return "compressed"
     if config.has("block_configs"):
@@ -204,10 +206,10 @@ def feed_forward_kind(config: Config, traits: Traits, index: int) -> str:
     """Kind of feed-forward of a layer."""
     if config.has("block_configs"):
         return "searched"
-    if not experts_of(config, index):
-        return "dense" if has_width(config) else ("none" if traits.mixer == "linear" else "dense")
     if traits.no_feed_forward:
         return "none"
+    if not experts_of(config, index):
+        return "dense"
     return "moe" if routes(config, traits, index) else "dense"
 
 
@@ -215,7 +217,7 @@ def routes(config: Config, traits: Traits, index: int) -> bool:
     """Whether a layer of a model with experts routes to them."""
     listed = config.texts("mlp_layer_types")
     if listed and len(listed) > index:
-        return listed[index] in {"sparse", "moe"}
+        return listed[index] in {"sparse", "moe", "hash_moe"}
     chosen = _listed_moe(config)
     if chosen is not None:
         return index in chosen
@@ -229,7 +231,7 @@ def routes(config: Config, traits: Traits, index: int) -> bool:
     only = config.items("mlp_only_layers")
     if only and index in only:
         return False
-    return _every(config, index, start)
+    return _every(config, index)
 
 
 def _listed_moe(config: Config) -> set[object] | None:
@@ -243,14 +245,14 @@ def _listed_moe(config: Config) -> set[object] | None:
     return None
 
 
-def _every(config: Config, index: int, start: int) -> bool:
+def _every(config: Config, index: int) -> bool:
     for key in ("interleave_moe_layer_step", "decoder_sparse_step", "moe_layer_interval", "moe_every_n_layers"):
         if config.has(key):
             step = config.integer(key, low=0, kind="layers")
             return bool(step) and (index + 1) % step == 0
     if config.has("moe_layer_freq"):
         step = config.integer("moe_layer_freq", low=0, kind="layers")
-        return bool(step) and (index - start * 0) % step == 0
+        return bool(step) and index % step == 0
     if config.has("expert_layer_period"):
         period = config.integer("expert_layer_period", kind="layers")
         return index % period == config.integer("expert_layer_offset", default=0, low=0, kind="layers")

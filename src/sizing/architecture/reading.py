@@ -182,6 +182,8 @@ def _traits(text: Config, top: Config) -> Traits:
             f"model type {model_type!r} is not known: biases, norms and ties are read as in Llama, layers from"
             " the fields that the config shares with known types"
         )
+    if traits.caution:
+        text.warn(f"model type {model_type!r}: {traits.caution}")
     absent = {key: value for key, value in traits.defaults.items() if key not in text.raw}
     absent = {key: value for key, value in absent.items() if not _spelled_otherwise(text, key)}
     if absent:
@@ -204,11 +206,12 @@ def _layers(text: Config, traits: Traits) -> tuple[tuple[Layer, ...], tuple[int,
     norms = norm_elements(text, traits) * traits.norms + layer_extras(text)
     order: list[Layer] = []
     for index in range(layer_count(text)):
-        mixer, feed = kinds_of(text, traits, index)
+        own = text.at_layer(index)
+        mixer, feed = kinds_of(own, traits, index)
         order.append(
             Layer(
-                mixer=mixers.get(mixer)(text, traits, index),
-                feed_forward=feed_forwards.get(feed)(text, traits, index),
+                mixer=mixers.get(mixer)(own, traits, index),
+                feed_forward=feed_forwards.get(feed)(own, traits, index),
                 norm_parameters=norms,
             )
         )

@@ -90,6 +90,8 @@ class Traits:
         Whether the files ship a causal mask for each layer.
     defaults
         Class defaults of fields that configs of this type leave out.
+    caution
+        What of the type is not read, so that its numbers are near rather than exact.
     like
         A type whose other facts hold too.
     """
@@ -130,6 +132,7 @@ class Traits:
     head_copy: bool = False
     mask_buffers: bool = False
     defaults: dict[str, object] = field(default_factory=dict)
+    caution: str = ""
     like: str = ""
 
 

@@ -187,6 +187,20 @@ def _glm4v(vision: Config, top: Config, text: int) -> int:
     return body + width * out * merge + out + out * out + 2 * out + 3 * out * inner
 
 
+def _mllama(vision: Config, top: Config, text: int) -> int:
+    """Llama 3.2 Vision: local and gated global blocks, embeddings of tiles and aspect ratios."""
+    width, inner, depth = _shape(vision)
+    gated = vision.integer("num_global_layers", default=8, low=0, kind="layers")
+    tiles = vision.integer("max_num_tiles", default=4, kind="small")
+    ratios = vision.items("supported_aspect_ratios")
+    rows = (len(ratios) if ratios else 8) + 1
+    places = _patches(vision) + 1
+    body = blocks(width, inner, depth + gated, gated=False, attention_bias=0) + 2 * gated
+    body += width * _pixels(vision) + width + places * width + 1 + 4 * width
+    body += rows * tiles * width * (places + 2) + 2
+    return body + vision.integer("vision_output_dim", default=7680) * text + text
+
+
 def _plain(vision: Config, top: Config, text: int) -> int:
     """A plain vision transformer and a two-layer projector."""
     width, inner, depth = _shape(vision)
@@ -200,7 +214,7 @@ FAMILIES: tuple[tuple[str, Family], ...] = (
     ("qwen2_5_omni", _qwen), ("qwen3_omni", _qwen3), ("gemma4", _gemma4), ("gemma3", _gemma3),
     ("paligemma", _paligemma), ("idefics3", _idefics), ("smolvlm", _idefics), ("pixtral", _pixtral),
     ("kimi", _moonvit), ("moonvit", _moonvit), ("internvl", _internvl), ("intern_vit", _internvl),
-    ("glm4v", _glm4v), ("glm46v", _glm4v), ("llava", _clip), ("clip", _clip),
+    ("mllama", _mllama), ("glm4v", _glm4v), ("glm46v", _glm4v), ("llava", _clip), ("clip", _clip),
 )  # fmt: skip
 
 

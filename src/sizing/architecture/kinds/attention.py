@@ -76,8 +76,10 @@ def _plain_heads(config: Config, index: int) -> Heads:
     if not head_dim:
         hidden = hidden_size(config)
         if hidden % heads:
-            raise InputError(f"config: {hidden} is not a multiple of {heads} heads and head_dim is absent")
+            config.warn(f"{hidden} is not a multiple of {heads} heads and head_dim is absent: rounded down")
         head_dim = hidden // heads
+        if not head_dim:
+            raise InputError(f"config: {heads} heads for a width of {hidden}, and no head_dim")
     value_dim = config.per_layer(index, "v_head_dim", "value_head_dim", default=head_dim, low=1, kind="head_dim")
     if kv_heads > heads:
         config.warn(f"{kv_heads} KV heads for {heads} query heads: taken as {heads}")
@@ -215,6 +217,15 @@ def chunked_attention(config: Config, traits: Traits, index: int) -> Mixer:
     """Attention inside chunks of ``attention_chunk_size`` tokens (Llama 4)."""
     window = window_of(config, "attention_chunk_size", "chunk_size_attention")
     return grouped_query(config, traits, heads_of(config, index), "attention" if window is None else "chunked", window)
+
+
+@mixers.register("cross")
+def cross_attention(config: Config, traits: Traits, index: int) -> Mixer:
+    """Attention to an image's tokens only (Llama 3.2 Vision): text leaves nothing in its cache."""
+    sizes = heads_of(config, index)
+    mixer = grouped_query(config, traits, sizes, "cross", None)
+    config.warn("cross-attention layers cache an image's keys and values; they are not in the bytes of a text token")
+    return replace(mixer, other_parameters=2 * sizes.head_dim + 2, kv_elements_per_token=0)
 
 
 @mixers.register("encoder")

@@ -14,14 +14,9 @@ DENSE_WIDTH = ("intermediate_size_mlp", "dense_intermediate_size", "intermediate
 FOUR_TIMES = frozenset(
     {"gpt2", "gptj", "gpt_neo", "gpt_bigcode", "bloom", "mpt", "falcon", "codegen", "RefinedWebModel", "RefinedWeb"}
 )
+#: Types whose ``intermediate_size`` counts gate and up together.
+HALVED = frozenset({"recurrent_gemma"})
 INTERMEDIATE = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "d_ff", "inner_hidden_size", "d_inner")
-
-
-def has_width(config: Config) -> bool:
-    """Whether the config sizes a dense feed-forward, or its type has one of four times the model's width."""
-    return config.has(*INTERMEDIATE, *DENSE_WIDTH, "expansion_ratio", "ffn_hidden_ratio", "shared_intermediate_size") or (
-        config.text("model_type") in FOUR_TIMES
-    )
 
 
 def intermediate_size(config: Config, index: int) -> int:
@@ -42,6 +37,12 @@ def dense_width(config: Config, index: int) -> int:
     if not given and config.integer("num_local_experts", default=1, low=0, kind="experts") == 0:
         given = config.integer("shared_intermediate_size", default=0, low=0, kind="intermediate")
     width = given or intermediate_size(config, index)
+    if config.text("model_type") in HALVED:
+        width //= 2
+    if config.flag("use_double_wide_mlp"):  # Gemma 4: layers that share another's cache are twice as wide
+        shared = config.integer("num_kv_shared_layers", default=0, low=0, kind="layers")
+        layers = config.integer("num_hidden_layers", default=0, low=0, kind="layers")
+        width *= 2 if shared and index >= layers - shared else 1
     if config.flag("block_auto_adjust_ff_dim"):  # LFM2: two thirds, then up to a multiple
         scaled = int(config.number("block_ffn_dim_multiplier", default=1.0) * int(2 * width / 3))
         multiple = config.integer("block_multiple_of", default=256)
