@@ -29,9 +29,10 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Arrivals", "Attainment", "Empirical", "Fixed", "Gamma", "Length", "Lognormal", "Mixture", "OnOff", "Pairs", "Pauses",
-    "Poisson", "Profile", "Quantiles", "Requests", "Sessions", "SharedPrefix", "Slo", "Trace", "Workload", "diurnal",
-    "evaluate", "fit_lengths", "goodput", "ramp", "read_trace", "read_workload", "shape", "trace_kinds", "weekly", "workload_text",
+    "Arrivals", "Attainment", "Empirical", "Fixed", "Gamma", "Length", "Lognormal", "Mixture", "OnOff", "Pairs",
+    "Pauses", "Poisson", "Profile", "Quantiles", "Requests", "Sessions", "SharedPrefix", "Slo", "Trace", "Workload",
+    "diurnal", "evaluate", "fit_lengths", "goodput", "ramp", "read_trace", "read_workload", "shape", "trace_kinds",
+    "weekly", "workload_text",
 ]  # fmt: skip
 
 

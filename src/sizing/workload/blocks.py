@@ -1,10 +1,11 @@
-"""Hashes of prompt blocks: what an unlimited prefix cache would have held, and the chains behind it.
+"""Hashes of prompt blocks: what an unlimited prefix cache would have held, and the tree behind it.
 
 A trace with hashes gives each prompt as a list of block ids; an id stands for the block and all before it, so a
 prompt's blocks are a path from the root of a tree.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -58,44 +59,62 @@ def _leading(flags: npt.NDArray[np.bool_], offsets: Ints) -> Ints:
     return run
 
 
-def _shared_blocks(blocks: Blocks) -> tuple[Ints, Ints]:
-    """Leading blocks of each request that an earlier one had, and that an earlier or later one has."""
-    _, first, inverse, uses = np.unique(blocks.ids, return_index=True, return_inverse=True, return_counts=True)
-    owner = np.repeat(np.arange(len(blocks.offsets) - 1), blocks.counts)
-    earlier = owner[first][inverse] < owner
-    return _leading(earlier, blocks.offsets), _leading(uses[inverse] > 1, blocks.offsets)
-
-
 def reused_tokens(blocks: Blocks, input_tokens: Ints) -> Ints:
     """Prompt tokens of each request that an unlimited cache would hold when it comes. [token]"""
-    earlier, _ = _shared_blocks(blocks)
-    return np.minimum(earlier * blocks.block_tokens, input_tokens)
+    _, first, inverse = np.unique(blocks.ids, return_index=True, return_inverse=True)
+    owner = np.repeat(np.arange(len(blocks.offsets) - 1), blocks.counts)
+    earlier = owner[first][inverse] < owner
+    return np.minimum(_leading(earlier, blocks.offsets) * blocks.block_tokens, input_tokens)
 
 
-def flat_chains(blocks: Blocks, input_tokens: Ints) -> tuple[Ints, Ints]:
-    """Chains for a cache that knows no trees, and the tokens that each request shares with its chain. [token]
+class PrefixTree(NamedTuple):
+    """What prompts share, as edges of a tree: each is a run of blocks with one continuation.
 
-    A request that carries on from the tip of a chain extends it; one that turns off earlier gets a chain of its
-    own if a later request follows it, and else shares what it can with the old one. What a chain can't show is
-    the first use of a fork's common part; :func:`reused_tokens` counts that too.
+    Attributes
+    ----------
+    chain
+        Edge where the shared part of each request ends, -1 for none.
+    shared_tokens
+        Tokens from the first on that lie on the path to that edge. [token]
+    parent
+        Edge before each edge, -1 at the root.
+    start_tokens
+        Tokens before each edge. [token]
     """
-    earlier, ever = _shared_blocks(blocks)
-    names, place = np.unique(blocks.ids, return_inverse=True)
-    chain_of_block = np.full(len(names), -1, dtype=np.int64)
-    n = len(blocks.offsets) - 1
-    chain, shared = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    length: list[int] = []
-    begins, known, reach = blocks.offsets[:-1].tolist(), earlier.tolist(), ever.tolist()
-    for i in range(n):
-        depth, most, begin = known[i], reach[i], begins[i]
-        if most == 0:
-            continue
-        current = int(chain_of_block[place[begin + depth - 1]]) if depth else -1
-        if current < 0 or (most > depth and depth < length[current]):
-            current = len(length)
-            length.append(0)
-        if most > length[current]:
-            chain_of_block[place[begin + depth : begin + most]] = current
-            length[current] = most
-        chain[i], shared[i] = current, most
-    return chain, np.minimum(shared * blocks.block_tokens, input_tokens)
+
+    chain: Ints
+    shared_tokens: Ints
+    parent: Ints
+    start_tokens: Ints
+
+
+def prefix_tree(blocks: Blocks, input_tokens: Ints) -> PrefixTree:
+    """Tree of the blocks that more than one request has; blocks of one request alone are left out.
+
+    A block's parent is the block before it where it first occurs. An edge begins at a root, or at a block whose
+    parent goes on in more than one way.
+    """
+    _, first, inverse, uses = np.unique(blocks.ids, return_index=True, return_inverse=True, return_counts=True)
+    reach = _leading(uses[inverse] > 1, blocks.offsets)
+    counts, n = blocks.counts, len(blocks.offsets) - 1
+    place = np.arange(len(inverse)) - np.repeat(blocks.offsets[:-1], counts)
+    shared = np.zeros(len(first), dtype=np.bool_)
+    shared[inverse[place < np.repeat(reach, counts)]] = True
+    before = np.where(place[first] > 0, inverse[np.maximum(first - 1, 0)], -1)
+    children = np.bincount(before[shared & (before >= 0)], minlength=len(first))
+    head = shared & ((before < 0) | (children[before] > 1))
+    edge_of = np.where(head, np.arange(len(first)), before)
+    while True:  # follow parents, twice as far each time, to the block that begins the edge
+        further = edge_of[edge_of]
+        if np.array_equal(further[shared], edge_of[shared]):
+            break
+        edge_of = further
+    number = np.cumsum(head) - 1
+    heads = np.flatnonzero(head)
+    above = before[heads]
+    parent = np.where(above >= 0, number[edge_of[above]], -1)
+    chain = np.full(n, -1, dtype=np.int64)
+    some = reach > 0
+    chain[some] = number[edge_of[inverse[(blocks.offsets[:-1] + reach - 1)[some]]]]
+    size = blocks.block_tokens
+    return PrefixTree(chain, np.minimum(reach * size, input_tokens), parent, place[first][heads] * size)

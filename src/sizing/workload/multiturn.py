@@ -21,6 +21,7 @@ def conversations(rows: Sequence[tuple[int, Row]], time_scale_s: float) -> Raw:
     clock: dict[int, float] = {}
     turns: dict[int, int] = {}
     arrivals: list[float] = []
+    pauses: list[float] = []
     for line, row in rows:
         number_ = names.number(row.get("session_id"))
         columns.add(line, row)
@@ -35,13 +36,14 @@ def conversations(rows: Sequence[tuple[int, Row]], time_scale_s: float) -> Raw:
             turn.append(0)
         session.append(number_)
         arrivals.append(arrival)
+        pauses.append(arrival - before)
     _, inputs, outputs, lines = columns.columns()
     sessions, places = np.array(session, dtype=np.int64), np.array(turn, dtype=np.int64)
     counts = columns.counts()
     blocks = columns.blocks(block_tokens_of(inputs, counts))
     raw = Raw(
         arrival_s=np.array(arrivals), input_tokens=inputs, output_tokens=outputs, lines=lines,
-        session=sessions, turn=places, blocks=blocks, closed_loop=True, notes=[CLOSED],
+        session=sessions, turn=places, blocks=blocks, closed_loop=True, notes=[CLOSED], pause_s=np.array(pauses),
     )  # fmt: skip
     if _only_news(columns, sessions):
         _add_history(raw)

@@ -9,6 +9,8 @@ import numpy.typing as npt
 from sizing.errors import InputError
 from sizing.workload.lengths import Floats, Ints
 
+_TREE = ("chain_parent", "chain_start_tokens")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Requests:
@@ -24,13 +26,18 @@ class Requests:
         Tokens generated. [token]
     session, turn
         Conversation that the request belongs to (-1 for none), and its place in it from 0.
-    prefix, prefix_tokens
-        Group of requests whose prompts begin alike (-1 for none), and the tokens of that beginning. [token]
-    chain, chain_tokens
-        For a cache that knows chains and no trees: the first ``chain_tokens`` tokens of prompt and answer are
-        those of chain ``chain`` (-1 for none), the rest is the request's own. [token]
+    chain
+        Edge of the tree of shared beginnings where the request's shared part ends, -1 for none.
+    shared_tokens
+        Tokens from the first on that lie on the path to that edge; more than the prompt where the answer is sent
+        again later, as in a conversation. [token]
+    chain_parent, chain_start_tokens
+        The tree: edge before each edge (-1 at the root), and tokens before it; one entry an edge. [token]
     reused_tokens
         Prompt tokens that an unlimited cache would have held, where blocks were recorded. [token]
+    after, pause_s
+        Position of the request whose answer this one waits for (-1 for none), and the pause after that answer;
+        then ``arrival_s`` is only the earliest arrival. [s]
     """
 
     arrival_s: Floats
@@ -38,27 +45,36 @@ class Requests:
     output_tokens: Ints
     session: Ints | None = None
     turn: Ints | None = None
-    prefix: Ints | None = None
-    prefix_tokens: Ints | None = None
     chain: Ints | None = None
-    chain_tokens: Ints | None = None
+    shared_tokens: Ints | None = None
+    chain_parent: Ints | None = None
+    chain_start_tokens: Ints | None = None
     reused_tokens: Ints | None = None
+    after: Ints | None = None
+    pause_s: Floats | None = None
 
     def __post_init__(self) -> None:
-        n = len(self.arrival_s)
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None and len(value) != n:
-                raise InputError(f"{field.name}: {len(value)} entries for {n} requests; give one entry a request")
+        for name, value in self._columns().items():
+            if len(value) != len(self.arrival_s):
+                raise InputError(f"{name}: {len(value)} entries for {len(self)} requests; give one entry a request")
+
+    def _columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Arrays that have one entry a request."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _TREE}
+        return {k: v for k, v in values.items() if v is not None}
 
     def __len__(self) -> int:
         """Number of requests."""
         return len(self.arrival_s)
 
     def take(self, chosen: npt.NDArray[Any] | slice) -> "Requests":
-        """The chosen requests: a mask, positions or a slice; in order of arrival if the choice is."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{k: v[chosen] for k, v in values.items() if v is not None})
+        """The chosen requests, by mask, positions or slice; in order of arrival if the choice is."""
+        kept = {k: v[chosen] for k, v in self._columns().items()}
+        if self.after is not None:
+            position = np.full(len(self) + 1, -1, dtype=np.int64)
+            position[np.arange(len(self))[chosen]] = np.arange(len(kept["arrival_s"]))
+            kept["after"] = position[kept["after"]]
+        return replace(self, **kept)
 
     @property
     def span_s(self) -> float:
@@ -85,7 +101,7 @@ def requests(
     """
     times = np.asarray(arrival_s, dtype=np.float64)
     arrays = {"input_tokens": input_tokens, "output_tokens": output_tokens, **more}
-    whole = {k: np.asarray(v, dtype=np.int64) for k, v in arrays.items() if v is not None}
+    whole: dict[str, Any] = {k: np.asarray(v, dtype=np.int64) for k, v in arrays.items() if v is not None}
     if len(times) and not np.all(np.isfinite(times)):
         raise InputError("arrival_s: not every arrival is a finite number; give seconds")
     if len(times) > 1 and np.any(np.diff(times) < 0):

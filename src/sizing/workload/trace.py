@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sizing.errors import InputError, nearest
+from sizing.errors import InputError
 from sizing.registry import Registry
-from sizing.workload.blocks import Blocks, flat_chains, reused_tokens
+from sizing.workload.blocks import Blocks, prefix_tree, reused_tokens
 from sizing.workload.lengths import MOST_TOKENS, Floats, Ints
 from sizing.workload.requests import Requests
 from sizing.workload.source import Head, Progress, Source
@@ -84,6 +84,8 @@ class Raw:
         What the reader did that a person should know.
     closed_loop
         Whether arrivals within a conversation follow its answers, so that the file fixes no rate.
+    pause_s
+        Time from the answer before to each request, in a closed loop. [s]
     """
 
     arrival_s: Floats | None
@@ -96,6 +98,7 @@ class Raw:
     start: str = ""
     notes: list[str] = field(default_factory=list)
     closed_loop: bool = False
+    pause_s: Floats | None = None
 
 
 class Reader(ABC):
@@ -310,15 +313,23 @@ def _requests(raw: Raw, chosen: Ints, arrival_s: Floats, blocks: Blocks | None) 
         more["turn"] = raw.turn[chosen] if raw.turn is not None else None
     if blocks is not None:
         more["reused_tokens"] = reused_tokens(blocks, inputs)
-        more["chain"], more["chain_tokens"] = flat_chains(blocks, inputs)
+        tree = prefix_tree(blocks, inputs)
+        more |= {"chain": tree.chain, "shared_tokens": tree.shared_tokens}
+        more |= {"chain_parent": tree.parent, "chain_start_tokens": tree.start_tokens}
     elif raw.session is not None and raw.closed_loop:
         known = more["session"] >= 0
         more["chain"] = more["session"]
-        more["chain_tokens"] = np.where(known, inputs + outputs, 0)
+        more["shared_tokens"] = np.where(known, inputs + outputs, 0)
+    if raw.closed_loop and raw.pause_s is not None and raw.session is not None and raw.turn is not None:
+        more["after"] = _turn_before(more["session"], more["turn"])
+        more["pause_s"] = np.where(more["after"] >= 0, np.nan_to_num(raw.pause_s[chosen]), 0.0)
     return Requests(arrival_s=arrival_s, input_tokens=inputs, output_tokens=outputs, **more)
 
 
-def unknown_kind(kind: str) -> InputError:
-    """The error for a kind that is not known, with the nearest ones."""
-    kinds = TRACE_READERS.names()
-    return InputError(f"--kind: {kind!r} is not known; choose one of {', '.join(kinds)}{nearest(kind, kinds)}")
+def _turn_before(session: Ints, turn: Ints) -> Ints:
+    """Position of the turn before, in the same conversation; -1 for none."""
+    order = np.lexsort((turn, session))
+    follows = (session[order][1:] == session[order][:-1]) & (session[order][1:] >= 0)
+    after = np.full(len(session), -1, dtype=np.int64)
+    after[order[1:][follows]] = order[:-1][follows]
+    return after

@@ -137,7 +137,7 @@ class Workload:
         group, shared = self.prefix.sample(random["prefix"], n)
         return Requests(
             arrival_s=arrival_s, input_tokens=input_tokens + shared, output_tokens=output_tokens,
-            prefix=group, prefix_tokens=shared, chain=group, chain_tokens=shared,
+            chain=group, shared_tokens=shared,
         )  # fmt: skip
 
     def sample_for(self, duration_s: float, seed: int = 0) -> Requests:
@@ -239,13 +239,23 @@ def _sample_sessions(workload: Workload, n: int, random: dict[str, np.random.Gen
         raise InputError(f"sessions: only {len(chosen)} of {n} requests fall after the start; use shorter pauses")
     session = drawn.session[chosen]
     outputs, inputs = drawn.output_tokens[chosen], drawn.input_tokens[chosen]
-    has_prefix = workload.prefix is not None
+    parent, start = _tree_of(workload, drawn)
     return Requests(
         arrival_s=arrival_s[chosen], input_tokens=inputs, output_tokens=outputs,
-        session=session, turn=drawn.turn[chosen], chain=session, chain_tokens=inputs + outputs,
-        prefix=drawn.group[session] if has_prefix else None,
-        prefix_tokens=drawn.shared[session] if has_prefix else None,
+        session=session, turn=drawn.turn[chosen], shared_tokens=inputs + outputs,
+        chain=session if workload.prefix is None else session + workload.prefix.groups,
+        chain_parent=parent, chain_start_tokens=start,
     )  # fmt: skip
+
+
+def _tree_of(workload: Workload, drawn: _Conversations) -> tuple[Ints | None, Ints | None]:
+    """Tree of shared beginnings: an edge for each group of prompts, then one for each conversation below it."""
+    if workload.prefix is None:
+        return None, None
+    groups = workload.prefix.groups
+    roots = np.full(groups, -1, dtype=np.int64)
+    parent = np.concatenate([roots, drawn.group])
+    return parent, np.concatenate([np.zeros(groups, dtype=np.int64), drawn.shared])
 
 
 def _turn_times(drawn: _Conversations, begins: Floats, pauses: Floats) -> Floats:
