@@ -26,12 +26,16 @@ class Scheduling:
         Whether a prompt longer than the budget is split.
     reserves_output
         Whether a request is admitted only when its longest answer fits the KV room.
+    drafts, accepted
+        Tokens drafted a step by speculative decoding, and tokens that a step yields. [token]
     """
 
     token_budget: float = 8192.0
     mixed: bool = True
     chunked: bool = True
     reserves_output: bool = False
+    drafts: float = 0.0
+    accepted: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +67,23 @@ class EngineTiming:
     source: str = ""
     known: bool = True
 
-    def scheduling(self, token_budget: float) -> Scheduling:
+    def scheduling(self, token_budget: float, drafts: float = 0.0, acceptance: float = 0.7) -> Scheduling:
         """Its way of forming steps, with a token budget.
 
         Parameters
         ----------
         token_budget
             Of one step. [token]
+        drafts
+            Tokens drafted a step. [token]
+        acceptance
+            Chance that a draft is accepted, given that the one before was (Leviathan et al. 2023, eq. 1). [1]
         """
+        accepted = (1.0 - acceptance ** (drafts + 1.0)) / (1.0 - acceptance)
         return Scheduling(
-            token_budget=token_budget, mixed=self.mixed, chunked=self.chunked, reserves_output=self.reserves_output
-        )
+            token_budget=token_budget, mixed=self.mixed, chunked=self.chunked, drafts=drafts, accepted=accepted,
+            reserves_output=self.reserves_output,
+        )  # fmt: skip
 
 
 @lru_cache(maxsize=1)

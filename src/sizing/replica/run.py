@@ -191,14 +191,42 @@ class Curve:
     full_step_s: Values
 
 
-def _grid(most: float) -> Values:
+def decode_grid(most: float) -> Values:
+    """Numbers of decoding requests that a curve is computed at. [request]
+
+    Parameters
+    ----------
+    most
+        The largest. [request]
+    """
     most = max(most, 1.0)
     return np.concatenate([[1e-6, 0.05, 0.2, 0.5], np.geomspace(1.0, most * 1.02 + 1.0, POINTS)])
 
 
-def run_curve(
-    steps: StepModel, lengths: Lengths, scheduling: Scheduling, most: float, others: float = 1.0
-) -> Curve:
+def decode_tokens_s(steps: StepModel, batch: Values, lengths: Lengths, scheduling: Scheduling) -> Values:
+    """Time per output token of a batch that only decodes. [s]
+
+    With drafts, a step verifies ``1 + k`` tokens a sequence and yields ``accepted`` of them; each draft costs
+    a layer or so.
+
+    Parameters
+    ----------
+    steps
+        Step times.
+    batch
+        Sequences. [sequence]
+    lengths, scheduling
+        Of requests and engine.
+    """
+    context = batch * lengths.mean_context_tokens
+    if scheduling.drafts <= 0:
+        return np.asarray(steps.step_s(batch, context))
+    step_s = np.asarray(steps.step_s(batch * (1.0 + scheduling.drafts), context))
+    draft = scheduling.drafts * 1.5 / max(steps.deployment.model.num_layers, 1)
+    return (step_s + draft * np.asarray(steps.step_s(batch, context))) / scheduling.accepted
+
+
+def run_curve(steps: StepModel, lengths: Lengths, scheduling: Scheduling, most: float, others: float = 1.0) -> Curve:
     """Throughput and latency of a replica over the number of decoding requests.
 
     Parameters
@@ -214,7 +242,7 @@ def run_curve(
     others
         Share of the load that is not one's own: (A - 1) / A in a closed loop, 1 in an open one. [1]
     """
-    decoding = _grid(most)
+    decoding = decode_grid(most)
     prompt, output = lengths.input_tokens, max(lengths.output_tokens - 1.0, TIE)
     budget = max(scheduling.token_budget, 16.0)
     chunks = max(np.ceil(prompt / budget), 1.0) if scheduling.chunked else 1.0
@@ -231,7 +259,10 @@ def run_curve(
     prompts = np.concatenate([0 * shape, shape, shape * together])
     time_s = np.asarray(steps.step_s(batch, batch * context, new, pairs, prompts))
     decode_s, one_s, full_s = np.split(time_s, 3, axis=-1)
-    alone_s = decode_s if scheduling.mixed else 0.0
+    plain_s = decode_s
+    if scheduling.drafts > 0:
+        decode_s = decode_tokens_s(steps, seen, lengths, scheduling)
+    alone_s = plain_s if scheduling.mixed else 0.0
     stall_one, stall_full = (np.maximum(x - alone_s, 0.05 * x) for x in (one_s, full_s))
     slope = (stall_full - stall_one) / max(together - 1.0, 1.0) if together > 1.0 else stall_one
     fixed = np.maximum(stall_one - slope, 0.0)
@@ -275,7 +306,7 @@ def _wait_s(rate: Values, own_s: Values, decode_s: Values, chunks: float, others
     return busy * under_way + 1.0 / (1.0 / np.maximum(queue, TIE) + 1.0 / bound)
 
 
-def _at(curve: Curve, axis: Values, target: float) -> dict[str, Values]:
+def curve_at(curve: Curve, axis: Values, target: float) -> dict[str, Values]:
     """Every quantity of the curve where ``axis`` reaches a value, draw by draw."""
     rising = np.maximum.accumulate(np.atleast_2d(axis), axis=-1)
     found: dict[str, Values] = {}
@@ -364,7 +395,7 @@ def predict_run(
         found, state = _open(steps, room, load, lengths, scheduling)
     else:
         found, state = _burst(steps, room, load.requests, lengths, scheduling)
-    return _run(found, state, lengths, spread or {})
+    return run_of(found, state, lengths, spread or {})
 
 
 def _nothing(room: Room) -> Run:
@@ -390,7 +421,7 @@ def _closed(steps: StepModel, room: Room, load: ClosedLoop, lengths: Lengths, sc
     users = max(load.users, 1e-6)
     active = min(users, room.most)
     curve = run_curve(steps, lengths, scheduling, active, max(active - 1.0, 0.0) / max(active, 1.0))
-    found = _at(curve, curve.active, active)
+    found = curve_at(curve, curve.active, active)
     requests = max(load.requests or 10.0 * users, 1.0)
     first = min(users / requests, 1.0)
     wave = _first_wave_s(found, active, lengths, scheduling, steps.engine.first_token_s)
@@ -410,8 +441,8 @@ def _open(steps: StepModel, room: Room, load: OpenLoop, lengths: Lengths, schedu
     most = min(room.most, 1e6)
     curve = run_curve(steps, lengths, scheduling, most)
     rate = load.request_rate_per_s
-    top = _at(curve, curve.active, most)
-    found = _at(curve, np.minimum.accumulate(curve.rate_per_s[..., ::-1], axis=-1)[..., ::-1], rate)
+    top = curve_at(curve, curve.active, most)
+    found = curve_at(curve, np.minimum.accumulate(curve.rate_per_s[..., ::-1], axis=-1)[..., ::-1], rate)
     over = top["rate_per_s"] < rate
     requests = load.requests or 1000.0
     for name in found:
@@ -431,7 +462,7 @@ def _burst(steps: StepModel, room: Room, requests: float | None, lengths: Length
     active = min(room.most, count, 1e6)
     others = (active - 1.0) / active if active > 1 else 0.0
     curve = run_curve(steps, lengths, scheduling, active, others)
-    found = _at(curve, curve.active, active)
+    found = curve_at(curve, curve.active, active)
     wave = _first_wave_s(found, active, lengths, scheduling, steps.engine.first_token_s)
     residence = found["start_s"] + (lengths.output_tokens - 1.0) * found["tpot_s"]
     first = min(active / count, 1.0)
@@ -447,7 +478,20 @@ def _burst(steps: StepModel, room: Room, requests: float | None, lengths: Length
                    "kv_short": limited == "kv_room"}  # fmt: skip
 
 
-def _run(found: dict[str, Values], state: State, lengths: Lengths, spread: dict[str, float]) -> Run:
+def run_of(found: dict[str, Values], state: State, lengths: Lengths, spread: dict[str, float]) -> Run:
+    """Values with their bounds.
+
+    Parameters
+    ----------
+    found
+        A point of the curve, nominal value first, then draws.
+    state
+        What limits the run.
+    lengths
+        Of the requests.
+    spread
+        Log-sigma of residuals. [1]
+    """
     tokens = found["rate_per_s"] * lengths.output_tokens
     return Run(
         ttft_s=estimate(found["ttft_s"], spread.get("ttft", 0.0)),

@@ -1,0 +1,419 @@
+"""From a row of measured results to what our model is asked: only inputs are read, never what was measured."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+
+from sizing.architecture import Model, read_model
+from sizing.catalog import Gpu
+from sizing.catalog import gpu as catalog_gpu
+from sizing.deployment import Deployment, EngineSettings, NumberFormats, Parallelism
+from sizing.engines.timing import EngineTiming, engine_timing
+from sizing.errors import CatalogError, InputError, SizingError
+from sizing.replica.run import ClosedLoop, Lengths, Offline, OpenLoop, RunLoad
+
+INPUTS = (
+    "id", "engine", "engine_version", "model", "gpu", "num_gpus", "tp", "pp", "ep", "dp", "weight_precision",
+    "kv_precision", "isl", "osl", "load_kind", "load_value", "num_prompts", "prefix_caching", "spec_decode",
+    "notes", "deploy", "len_dist", "isl_actual", "osl_actual", "batch_size",
+)  # fmt: skip
+"""Columns that a prediction may depend on."""
+
+LABELS = ("id", "quality", "model_family", "engine", "gpu", "model", "weight_precision", "load_kind", "source_url")
+"""Columns that errors are grouped by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pools:
+    """Prefill and decode workers of a disaggregated deployment."""
+
+    prefill: Parallelism
+    decode: Parallelism
+    prefill_workers: float = 1.0
+    decode_workers: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One row as a question.
+
+    Attributes
+    ----------
+    deployment, timing
+        One replica and its engine's record.
+    replicas
+        Copies that share the load. [1]
+    lengths, load
+        Of the requests; of the whole deployment.
+    pools
+        Of a disaggregated deployment.
+    drafts
+        Tokens drafted a step by speculative decoding. [token]
+    guessed_lengths
+        Whether a length was neither stated nor known for the data set.
+    assumptions
+        What the row left open.
+    """
+
+    id: str
+    deployment: Deployment
+    timing: EngineTiming
+    lengths: Lengths
+    load: RunLoad
+    replicas: float = 1.0
+    pools: Pools | None = None
+    drafts: float = 0.0
+    guessed_lengths: bool = False
+    assumptions: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Notes:
+    """Assumptions gathered while a row is read."""
+
+    texts: list[str] = field(default_factory=list)
+    guessed: bool = False
+
+
+def number(row: Mapping[str, str], name: str) -> float | None:
+    """A cell as a number; None when it is blank or no number."""
+    text = (row.get(name) or "").strip()
+    match = re.match(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?", text)
+    if not match:
+        return None
+    try:
+        value = float(match[0])
+    except ValueError:
+        return None
+    return value if value == value else None
+
+
+# -- names ------------------------------------------------------------------------------------------------
+
+NOISE = {
+    "instruct", "chat", "it", "hf", "base", "meta", "fp8", "fp4", "nvfp4", "mxfp4", "mxfp8", "bf16", "awq", "gptq",
+    "dynamic", "quantized", "w4a16", "w8a16", "w8a8", "int4", "int8", "kv", "text", "only", "static", "block",
+    "0528", "2507", "2512", "2506", "thinking", "v0", "v1", "v2", "1", "3", "pt", "exp", "preview", "dyn", "pre",
+    "finetuned", "nvidia", "coder", "math",
+}  # fmt: skip
+"""Parts of names that don't change shapes; tried away one by one from the end."""
+
+SAME_SHAPES = {
+    "llama33-70b": "llama31-70b", "deepseekv3/r1": "deepseekv3", "deepseekr1": "deepseekv3", "r1": "deepseekv3",
+    "deepseekv31": "deepseekv3", "deepseek": "deepseekv3", "qwq32b": "qwen25-32b", "qwen2-72b": "qwen25-72b",
+    "qwen2-7b": "qwen25-7b", "minimaxm27": "minimaxm25", "minimaxm2": "minimaxm25", "glm47": "glm46",
+    "glm46": "glm45", "kimik26": "kimik25", "kimik27": "kimik25", "kimik2": "kimik25", "llama3-70b": "llama31-70b",
+    "llama3-8b": "llama31-8b",
+    "llama31-8b": "llama3-8b", "llama31-70b": "llama3-70b", "kimik25": "kimik2", "qwen3vl-8b": "qwen3-8b",
+    "mistral-7b": "mistral-7bv01", "mixtral-8x7b": "mixtral-8x7bv01", "deepseekv32": "deepseekv3",
+    "minimaxm25": "minimaxm2", "deepseekv3": "deepseekr1", "qwen3-next": "qwen3-next-80b-a3b",
+}  # fmt: skip
+"""Models whose layers have the same shapes as another's: what to read when a name is not in the catalogue."""
+
+
+def words(name: str) -> list[str]:
+    """A model's name without owner as lower-case words of letters and digits."""
+    tail = name if name.lower().endswith("v3/r1") else name.rsplit("/", 1)[-1]
+    text = re.sub(r"(?<=[a-z]\d)_(?=\d)", ".", tail.lower())
+    text = re.sub(r"\.(?=[a-z])", " ", text)
+    return [w for w in re.split(r"[^a-z0-9.]+", text) if w]
+
+
+def shape_key(name: str, drop: int = 0) -> str:
+    """Words joined, ``drop`` of the noise words left out from the end."""
+    kept = words(name)
+    if kept and kept[0] in ("meta", "nvidia"):
+        kept = kept[1:]
+    for _ in range(drop):
+        index = next((i for i in range(len(kept) - 1, 0, -1) if kept[i] in NOISE), None)
+        if index is None:
+            break
+        kept.pop(index)
+    return "".join(kept).replace(".", "").replace("-", "")
+
+
+@lru_cache(maxsize=4)
+def _index(configs: str) -> dict[str, str]:
+    """Keys of every known model -> the catalogue's name, or the file of the folder."""
+    from sizing.catalog import models as catalogue
+
+    found: dict[str, str] = {}
+    names = [(name, name) for name in catalogue.models()]
+    if configs:
+        files = sorted(Path(configs).rglob("*.json"))
+        names = [(f.stem.replace("--", "/"), str(f)) for f in files] + names
+    for drop in range(6):
+        for name, where in names:
+            found.setdefault(shape_key(name, drop), where)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def find_model(name: str, configs: str = "") -> Model:
+    """A model by the name that a benchmark gives it.
+
+    Parameters
+    ----------
+    name
+        In any spelling; number formats, dates and tuning in the name are looked through.
+    configs
+        Folder of ``owner--name.json`` files that are tried before the catalogue; empty for none.
+    """
+    index = _index(configs)
+    same = {k.replace("-", "").replace(".", ""): v.replace("-", "").replace(".", "") for k, v in SAME_SHAPES.items()}
+    keys = list(dict.fromkeys(shape_key(name, drop) for drop in range(7)))
+    for _ in range(3):
+        for key in keys:
+            if key in index:
+                return read_model(index[key])
+        keys = [same[key] for key in keys if key in same]
+    return read_model(name)
+
+
+WEIGHTS = (
+    ("bitsandbytes", "nf4"), ("mxfp8", "mxfp8"), ("w4a16", "int4"), ("w8a16", "int8_w8a16"), ("w8a8", "int8"),
+    ("gptq (int8)", "int8_w8a16"), ("gptq marlin (int8)", "int8_w8a16"), ("int4", "int4"), ("awq", "int4"),
+    ("gptq", "int4"), ("int8", "int8"), ("nvfp4", "fp4"), ("mxfp4", "fp4"), ("fp4", "fp4"), ("fp8", "fp8"),
+    ("fp16", "bf16"), ("bf16", "bf16"), ("fp32", "fp32"),
+)  # fmt: skip
+
+
+def _weights(row: Mapping[str, str], model: Model, gpu: Gpu) -> str | None:
+    """Weight format asked for; None for the checkpoint's own."""
+    text = (row.get("weight_precision") or "").lower()
+    if "checkpoint" in text or not text.strip():
+        text = (row.get("model") or "").lower()
+    asked = next((found for part, found in WEIGHTS if part in text), None)
+    own = model.checkpoint.name
+    if asked is None:
+        return None
+    if asked == "fp8" and own.startswith("fp8"):
+        return None
+    if asked == "bf16":
+        return None if "default" in (row.get("weight_precision") or "") or own == "bf16" else "bf16"
+    if asked == "fp4":
+        if any(own.startswith(x) for x in ("mxfp4", "int4", "nvfp4")):
+            return None
+        return "mxfp4_a4" if gpu.vendor == "AMD" else "nvfp4"
+    return asked
+
+
+def _kv(row: Mapping[str, str], timing: EngineTiming, weights: str | None, model: Model, notes: _Notes) -> str:
+    text = (row.get("kv_precision") or "").lower()
+    if "fp8" in text:
+        return "fp8"
+    if "bf16" in text or "fp16" in text:
+        return "bf16"
+    narrow = (weights or model.checkpoint.name) not in ("bf16", "fp16", "fp32")
+    if (narrow and timing.memory == "trtllm") or (timing.name == "atom" and narrow):
+        notes.texts.append("KV cache in FP8, as this engine's quantised recipes set it")
+        return "fp8"
+    return "auto"
+
+
+# -- layout -----------------------------------------------------------------------------------------------
+
+
+def _whole(value: float | None) -> int | None:
+    return int(value) if value is not None and value >= 1 else None
+
+
+def _fits(model: Model, gpu: Gpu, weights: str | None, tp: int) -> bool:
+    return model.weights_bytes(weights, tp=tp) < 0.8 * gpu.memory_bytes
+
+
+def _layout(
+    row: Mapping[str, str], model: Model, gpu: Gpu, weights: str | None, notes: _Notes
+) -> tuple[Parallelism, float]:
+    tp, pp, dp, ep = (_whole(number(row, name)) for name in ("tp", "pp", "dp", "ep"))
+    gpus = _whole(number(row, "num_gpus"))
+    pp, dp, ep = pp or 1, dp or 1, ep or 1
+    if tp is None:
+        tp = 1
+        most = gpus or 8
+        while tp * 2 <= most and not _fits(model, gpu, weights, tp):
+            tp *= 2
+        if not _fits(model, gpu, weights, tp) and gpus and gpus > tp:
+            pp = max(pp, -(-gpus // tp))
+        notes.texts.append(f"TP{tp}: the smallest that holds the weights")
+    text = (row.get("notes") or "") + " " + (row.get("deploy") or "")
+    if "dp-attention" in text.lower() or "attention_dp" in text.lower():
+        dp = max(dp, tp if dp == 1 else dp)
+    if gpus and dp > 1 and tp * pp * dp > gpus:
+        tp = max(tp // dp, 1)
+    tp, dp = min(tp, 64), min(dp, 512)
+    layout = Parallelism(tp=tp, pp=min(pp, 64), dp=dp, ep=min(ep, tp * dp))
+    replicas = max((gpus or layout.gpus) / layout.gpus, 1.0)
+    return layout, replicas
+
+
+POOL = re.compile(r"(prefill|decode)=\{([^}]*)\}")
+
+
+def _pools(row: Mapping[str, str], notes: _Notes) -> Pools | None:
+    """Workers of a disaggregated row, as its notes state the configuration."""
+    if "disagg" not in (row.get("deploy") or ""):
+        return None
+    found: dict[str, tuple[Parallelism, float]] = {}
+    for name, body in POOL.findall(row.get("notes") or ""):
+        part = {k.strip(): float(v) for k, _, v in (x.partition(":") for x in body.split(",")) if v.strip()}
+        tp, dp = int(part.get("tp", 1)), int(part.get("dp", 1))
+        ep = int(part.get("moe_ep", 1))
+        if dp == 1 and tp > 1 and ep == tp and tp > 8:
+            tp, dp = 1, tp
+            notes.texts.append("attention data-parallel in a wide expert-parallel worker")
+        layout = Parallelism(tp=min(tp, 64), pp=int(part.get("pp", 1)), dp=min(dp, 512), ep=min(ep, tp * dp))
+        found[name] = (layout, max(part.get("num_workers", 0.0), 0.0))
+    if "decode" not in found:
+        layout = Parallelism(tp=min(_whole(number(row, "tp")) or 8, 64))
+        notes.texts.append("one prefill and one decode worker of the stated layout")
+        return Pools(prefill=layout, decode=layout)
+    if found["decode"][1] == 0.0:
+        notes.texts.append("number of workers not stated: one of each")
+    prefill = found.get("prefill", found["decode"])
+    return Pools(prefill=prefill[0], decode=found["decode"][0], prefill_workers=prefill[1] or 1.0,
+                 decode_workers=found["decode"][1] or 1.0)  # fmt: skip
+
+
+# -- lengths and load -------------------------------------------------------------------------------------
+
+DATASETS = (
+    ("mlperf-openorca+gsm8k", 427.0, 145.0, 1.0), ("mlperf-openorca", 222.0, 293.0, 1.0),
+    ("mlperf-cnn_dailymail", 871.0, 82.0, 0.5), ("mlperf-longdata", 9429.0, 685.0, 0.7),
+    ("mlperf-reasoning", 804.0, 4043.0, 0.8),
+)  # fmt: skip
+"""Mean input and output tokens and variation; source: MLPerf inference reference outputs (openshift-psap
+performance dashboard); llama2-70b's output as its logs have it (tokens/s over samples/s)."""
+
+GUESSES = (
+    ("sharegpt", 220.0, 200.0, 1.0), ("lm-arena", 120.0, 600.0, 1.0), ("gpqa", 250.0, 2000.0, 0.7),
+    ("sourcegraph", 2500.0, 60.0, 0.8), ("longctx", 28650.0, 256.0, 0.1), ("mlperf-gptoss", 1100.0, 1300.0, 1.0),
+    ("chatbot-short", 30.0, 128.0, 0.5),
+)  # fmt: skip
+"""Lengths assumed for data sets whose rows state none; scored apart."""
+
+VARIATION = (("uniform(0", 0.577), ("sharegpt", 1.0), ("arena", 1.0), ("gpqa", 0.7), ("random", 0.1), ("mlperf", 1.0))
+
+
+def _lengths(row: Mapping[str, str], notes: _Notes) -> Lengths:
+    kind = (row.get("len_dist") or "").lower()
+    new, out = number(row, "isl_actual"), number(row, "osl_actual")
+    stated = (number(row, "isl"), number(row, "osl"))
+    if new is None and out is None and None not in stated and "uniform" in kind and "0.8" in kind:
+        return Lengths.uniform(float(stated[0] or 1), float(stated[1] or 1))
+    if new is None and out is None and None not in stated and "uniform(0" in kind:
+        return Lengths.uniform(float(stated[0] or 1), float(stated[1] or 1), low=0.0)
+    new, out = new or stated[0], out or stated[1]
+    variation = next((cv for part, cv in VARIATION if part in kind), 0.0)
+    if new is None or out is None:
+        new, out, variation = _dataset(kind, new, out, notes)
+    return Lengths(input_tokens=max(new, 1.0), output_tokens=max(out, 1.0), input_cv=variation, output_cv=variation)
+
+
+def _dataset(kind: str, new: float | None, out: float | None, notes: _Notes) -> tuple[float, float, float]:
+    for part, mean_in, mean_out, cv in DATASETS:
+        if part in kind:
+            notes.texts.append(f"mean lengths of {part}")
+            return new or mean_in, out or mean_out, cv
+    for part, mean_in, mean_out, cv in GUESSES:
+        if part in kind:
+            notes.guessed = True
+            notes.texts.append(f"lengths of {part} guessed")
+            return new or mean_in, out or mean_out, cv
+    raise InputError("input or output tokens are not stated, and the data set's are not known")
+
+
+def _load(row: Mapping[str, str], notes: _Notes) -> RunLoad:
+    kind, value, prompts = row.get("load_kind") or "", number(row, "load_value"), number(row, "num_prompts")
+    text = (row.get("load_value") or "").lower()
+    if kind == "concurrency":
+        if not value:
+            raise InputError("concurrency is not stated")
+        return ClosedLoop(users=value, requests=prompts)
+    if kind == "offline":
+        return ClosedLoop(users=value, requests=prompts) if value else Offline(requests=prompts)
+    if kind == "request_rate":
+        if "inf" in text or "burst" in text:
+            return OpenLoop(request_rate_per_s=float("inf"), requests=prompts or 1000.0)
+        if value:
+            return OpenLoop(request_rate_per_s=value, requests=prompts)
+        notes.texts.append("rate not stated: the largest, saturated")
+        return Offline(requests=prompts)
+    raise InputError(f"load {kind or 'of no kind'} is not a closed loop, a request rate or an offline run")
+
+
+def _drafts(row: Mapping[str, str], notes: _Notes) -> float:
+    text = (row.get("spec_decode") or "").strip().lower()
+    if text in ("", "none", "nan"):
+        return 0.0
+    digits = re.search(r"(?:mtp|steps=|k=|dspark \(|eagle )(\d+)", text)
+    drafts = float(digits[1]) if digits else 3.0
+    notes.texts.append(f"speculative decoding: {drafts:.0f} drafts, acceptance assumed")
+    return drafts
+
+
+def read_case(row: Mapping[str, str], configs: Path | None = None) -> Case:
+    """A row as a question to the model.
+
+    Parameters
+    ----------
+    row
+        Cells by column; only :data:`INPUTS` are looked at.
+    configs
+        Folder of config files tried before the catalogue.
+
+    Raises
+    ------
+    SizingError
+        What keeps the row from being answered.
+    """
+    row = {name: row.get(name) or "" for name in INPUTS}
+    notes = _Notes()
+    if not row["model"].strip() or row["model"] == "nan":
+        raise InputError("the model is not stated")
+    if not row["gpu"].strip():
+        raise InputError("the GPU is not stated")
+    model, gpu = find_model(row["model"], str(configs or "")), catalog_gpu(row["gpu"])
+    timing = engine_timing(row["engine"])
+    weights = _weights(row, model, gpu)
+    kv = _kv(row, timing, weights, model, notes)
+    lengths = _lengths(row, notes)
+    load = _load(row, notes)
+    pools = _pools(row, notes)
+    layout, replicas = (pools.decode, 1.0) if pools else _layout(row, model, gpu, weights, notes)
+    settings = EngineSettings(engine=timing.memory, version=_version(row, timing))
+    deployment = Deployment(model=model, gpu=gpu, parallelism=layout, formats=NumberFormats(weights=weights, kv=kv),
+                            settings=settings)  # fmt: skip
+    return Case(id=row["id"], deployment=deployment, timing=timing, lengths=lengths, load=load, replicas=replicas,
+                pools=pools, drafts=_drafts(row, notes), guessed_lengths=notes.guessed,
+                assumptions=tuple(notes.texts))  # fmt: skip
+
+
+def _version(row: Mapping[str, str], timing: EngineTiming) -> str | None:
+    text = row["engine_version"].strip()
+    return text if timing.name in ("vllm", "sglang", "trtllm") and re.match(r"v?\d", text) else None
+
+
+def shared_load(load: RunLoad, replicas: float) -> RunLoad:
+    """The part of a load that one of several replicas gets.
+
+    Parameters
+    ----------
+    load
+        Of the whole deployment.
+    replicas
+        That share it. [1]
+    """
+    if replicas <= 1.0:
+        return load
+    requests = load.requests / replicas if load.requests else None
+    if isinstance(load, ClosedLoop):
+        return ClosedLoop(users=load.users / replicas, requests=requests)
+    if isinstance(load, OpenLoop):
+        return replace(load, request_rate_per_s=load.request_rate_per_s / replicas, requests=requests)
+    return Offline(requests=requests)
+
+
+__all__ = ["INPUTS", "LABELS", "Case", "CatalogError", "Pools", "SizingError", "find_model", "read_case", "shared_load"]

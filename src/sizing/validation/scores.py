@@ -1,0 +1,161 @@
+"""Errors of predictions against what was measured, by group, with the coverage of the intervals."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sizing.validation.cases import number
+from sizing.validation.serving import RowPrediction
+
+TRUTH = {
+    "ttft_ms": ("ttft_mean_ms", "ttft_unspec_ms", "ttft_p50_ms"),
+    "tpot_ms": ("tpot_mean_ms", "tpot_unspec_ms", "tpot_p50_ms", "itl_mean_ms"),
+    "itl_ms": ("itl_mean_ms", "itl_p50_ms"),
+    "output_tok_s": ("output_tok_s",),
+}
+"""Columns that hold a row's truth, the first that is filled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """One metric of one row.
+
+    Attributes
+    ----------
+    ratio
+        Predicted over measured. [1]
+    inside
+        Whether the 80 % interval holds what was measured.
+    half_width
+        Half of the interval over the prediction. [1]
+    """
+
+    id: str
+    metric: str
+    ratio: float
+    inside: bool
+    half_width: float
+    kv_short: bool
+    assumed: bool
+    labels: Mapping[str, str]
+
+
+def truth(row: Mapping[str, str], metric: str) -> float | None:
+    """What was measured: the mean, else the statistic that isn't named, else the median, else mean ITL.
+
+    Parameters
+    ----------
+    row
+        Cells by column.
+    metric
+        ``ttft_ms``, ``tpot_ms``, ``itl_ms`` or ``output_tok_s``.
+    """
+    for column in TRUTH[metric]:
+        value = number(row, column)
+        if value is not None and value > 0:
+            return value
+    if metric == "output_tok_s":
+        each, gpus = number(row, "output_tok_s_per_gpu"), number(row, "num_gpus")
+        if each and gpus:
+            return each * gpus
+    return None
+
+
+def scores(rows: Sequence[Mapping[str, str]], predictions: Sequence[RowPrediction]) -> list[Score]:
+    """Every metric that was both measured and predicted.
+
+    Parameters
+    ----------
+    rows, predictions
+        In the same order.
+    """
+    found = []
+    for row, prediction in zip(rows, predictions, strict=True):
+        for metric, value in prediction.values.items():
+            measured = truth(row, metric)
+            if measured is None or not np.isfinite(value.value) or value.value <= 0:
+                continue
+            found.append(
+                Score(
+                    id=prediction.id, metric=metric, ratio=value.value / measured,
+                    inside=value.low <= measured <= value.high,
+                    half_width=(value.high - value.low) / 2.0 / value.value,
+                    kv_short=prediction.kv_short, assumed=prediction.assumed_lengths, labels=row,
+                )
+            )  # fmt: skip
+    return found
+
+
+def summary(group: str, metric: str, found: Iterable[Score]) -> dict[str, object]:
+    """Median, mean, 90th percentile and bias of the relative error, coverage and width, in per cent.
+
+    Parameters
+    ----------
+    group, metric
+        What the rows are.
+    found
+        Scores of that metric.
+    """
+    chosen = list(found)
+    ratio = np.array([s.ratio for s in chosen])
+    error = np.abs(ratio - 1.0) * 100.0
+    return {
+        "group": group, "metric": metric, "rows": len(chosen), "median": round(float(np.median(error)), 1),
+        "mean": round(float(np.mean(error)), 1), "p90": round(float(np.percentile(error, 90)), 1),
+        "bias": round(float(np.median(ratio) - 1.0) * 100.0, 1),
+        "coverage": round(float(np.mean([s.inside for s in chosen])) * 100.0, 1),
+        "half_width": round(float(np.median([s.half_width for s in chosen])) * 100.0, 1),
+    }  # fmt: skip
+
+
+def table(
+    found: Sequence[Score], by: Sequence[str] = ("engine", "gpu", "model_family", "quality")
+) -> list[dict[str, object]]:
+    """Errors over all rows, then by each label; rows short of KV room and with guessed lengths apart.
+
+    Parameters
+    ----------
+    found
+        From :func:`scores`.
+    by
+        Columns to group by.
+    """
+    rows: list[dict[str, object]] = []
+    for metric in TRUTH:
+        mine = [s for s in found if s.metric == metric]
+        plain = [s for s in mine if not s.kv_short and not s.assumed]
+        parts = {
+            "all": plain,
+            "short of KV room": [s for s in mine if s.kv_short and not s.assumed],
+            "lengths guessed": [s for s in mine if s.assumed],
+        }
+        rows += [summary(name, metric, part) for name, part in parts.items() if part]
+        for column in by:
+            names = sorted({s.labels.get(column) or "not stated" for s in plain})
+            for name in names:
+                part = [s for s in plain if (s.labels.get(column) or "not stated") == name]
+                rows.append(summary(f"{column}: {name}", metric, part))
+    return rows
+
+
+def report(
+    rows: Sequence[Mapping[str, str]], predictions: Sequence[RowPrediction]
+) -> tuple[str, list[dict[str, object]], list[str]]:
+    """Title, error table, and one line for every row that isn't answered.
+
+    Parameters
+    ----------
+    rows, predictions
+        In the same order.
+    """
+    unanswered = [p for p in predictions if p.reason]
+    guessed = sum(p.assumed_lengths for p in predictions if not p.reason)
+    known = len(rows) - guessed
+    answered = len(rows) - len(unanswered) - guessed
+    share = 100.0 * answered / known if known else 0.0
+    title = (
+        f"{len(rows)} rows: {answered} of {known} with known lengths answered ({share:.1f} %), "
+        f"{guessed} with guessed lengths apart; errors in per cent of what was measured"
+    )
+    return title, table(scores(rows, predictions)), [f"{p.id}: {p.reason}" for p in unanswered]

@@ -1,0 +1,245 @@
+"""Measured serving runs, predicted row by row through the planner's own path."""
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from sizing.calibration import Calibration, calibration
+from sizing.catalog.files import data_file
+from sizing.deployment import Deployment
+from sizing.engines import engine as engine_record
+from sizing.engines.timing import EngineTiming
+from sizing.errors import InputError, SizingError, UnknownFile
+from sizing.memory import MemoryBudget, memory_budget
+from sizing.replica.pools import predict_pools
+from sizing.replica.run import ClosedLoop, Estimate, Room, Run, kv_requests, predict_run
+from sizing.steptime import StepModel, nominal_and_draws, step_model, with_engine
+from sizing.validation.cases import INPUTS, Case, Pools, read_case, shared_load
+
+DRAWS = 32
+"""Joint draws of the constants behind each error bar. [1]"""
+
+METRICS = ("ttft_ms", "tpot_ms", "itl_ms", "output_tok_s")
+
+CURATED = "measured/serving.csv"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowPrediction:
+    """What a row is predicted to show, or why it isn't.
+
+    Attributes
+    ----------
+    id
+        Of the row.
+    values
+        Estimate by metric; empty when not answered.
+    reason
+        Why it is not answered.
+    assumed_lengths
+        Whether a length was guessed; such rows are scored apart.
+    kv_short
+        Whether the model itself flags the run as short of KV room.
+    assumptions
+        What the row left open.
+    """
+
+    id: str
+    values: Mapping[str, Estimate] = field(default_factory=dict)
+    reason: str = ""
+    assumed_lengths: bool = False
+    kv_short: bool = False
+    assumptions: tuple[str, ...] = ()
+
+    def cells(self) -> dict[str, object]:
+        """One row of the file that ``--out`` writes."""
+        row: dict[str, object] = {"id": self.id}
+        for metric in METRICS:
+            found = self.values.get(metric)
+            for suffix, value in zip(("", "_low", "_high"), _parts(found), strict=True):
+                row[metric + suffix] = value
+        row["reason"] = self.reason
+        row["kv_short"] = "yes" if self.kv_short else ""
+        row["assumed"] = "; ".join(self.assumptions)
+        return row
+
+
+def _parts(found: Estimate | None) -> tuple[str, str, str]:
+    if found is None:
+        return "", "", ""
+    low, middle, high = (f"{x:.6g}" for x in (found.low, found.value, found.high))
+    return middle, low, high
+
+
+def read_rows(file: Path | None = None) -> list[dict[str, str]]:
+    """Rows of a table of serving runs; the curated set when no file is named.
+
+    Parameters
+    ----------
+    file
+        CSV file with the columns of ``data/measured/serving.csv``.
+    """
+    path = file or data_file(CURATED)
+    if not path.is_file():
+        raise UnknownFile(f"no file {path}; give a CSV file of serving runs")
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as handle:
+            rows = [{k: v or "" for k, v in row.items() if k} for row in csv.DictReader(handle)]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: not a CSV file in UTF-8 ({error})") from error
+    if rows and "id" not in rows[0]:
+        raise InputError(f"{path}: no column 'id'; the columns read are {', '.join(INPUTS[:8])}, ...")
+    return rows
+
+
+@lru_cache(maxsize=512)
+def _calibrated(gpu_id: str, kernels: str, name: str) -> Calibration:
+    from sizing.catalog import gpu
+
+    return calibration(name, gpu(gpu_id), kernels)
+
+
+@lru_cache(maxsize=512)
+def _drawn(gpu_id: str, timing_name: str, name: str, draws: int) -> Calibration:
+    from sizing.engines.timing import engine_timing
+
+    timing = engine_timing(timing_name)
+    known = with_engine(_calibrated(gpu_id, timing.kernels, name), timing)
+    return nominal_and_draws(known, draws) if draws else known
+
+
+_steps: dict[tuple[object, ...], StepModel] = {}
+_budgets: dict[tuple[object, ...], MemoryBudget] = {}
+
+
+def _key(deployment: Deployment) -> tuple[object, ...]:
+    return (
+        deployment.model.name, deployment.gpu.id, deployment.parallelism, deployment.formats, deployment.settings,
+    )  # fmt: skip
+
+
+def steps_of(deployment: Deployment, timing: EngineTiming, name: str, draws: int) -> StepModel:
+    """Step model of a deployment with an engine's time and draws, remembered.
+
+    Parameters
+    ----------
+    deployment, timing
+        What runs.
+    name
+        Calibration.
+    draws
+        Joint draws behind the error bars; 0 for none. [1]
+    """
+    key = (*_key(deployment), timing.name, name, draws)
+    if key not in _steps:
+        if len(_steps) > 4096:
+            _steps.clear()
+        _steps[key] = step_model(deployment, _drawn(deployment.gpu.id, timing.name, name, draws))
+    return _steps[key]
+
+
+def budget_of(deployment: Deployment) -> MemoryBudget:
+    """Memory budget of a deployment, remembered.
+
+    Parameters
+    ----------
+    deployment
+        What runs.
+    """
+    key = _key(deployment)
+    if key not in _budgets:
+        if len(_budgets) > 4096:
+            _budgets.clear()
+        _budgets[key] = memory_budget(deployment)
+    return _budgets[key]
+
+
+def predict_case(case: Case, name: str = "measured", draws: int = DRAWS) -> Run:
+    """The run that a case describes, on one of its replicas.
+
+    Parameters
+    ----------
+    case
+        The question.
+    name
+        Calibration.
+    draws
+        Joint draws behind the error bars. [1]
+    """
+    deployment = case.deployment
+    settings = deployment.settings
+    defaults = engine_record(settings.engine, settings.version).defaults(
+        deployment.model, deployment.gpu, deployment.parallelism.tp
+    )
+    scheduling = case.timing.scheduling(
+        float(settings.max_num_batched_tokens or max(defaults.max_num_batched_tokens, 8192)), case.drafts
+    )
+    wider = 1.0 + 0.25 * len(case.assumptions)
+    spread = {metric: sigma * wider for metric, sigma in case.timing.residual.items()}
+    steps = steps_of(deployment, case.timing, name, draws)
+    load = shared_load(case.load, case.replicas)
+    if case.pools:
+        return _pooled(case, case.pools, steps, name, draws, spread)
+    fit = kv_requests(budget_of(deployment), case.lengths, scheduling)
+    limit = float(settings.max_num_seqs or max(defaults.max_num_seqs, 256))
+    if isinstance(load, ClosedLoop):
+        limit = max(limit, load.users)
+    return predict_run(steps, Room(kv_requests=max(fit, 1.0), max_num_seqs=limit), load, case.lengths, scheduling,
+                       spread=spread)  # fmt: skip
+
+
+def _pooled(case: Case, pools: Pools, decode: StepModel, name: str, draws: int, spread: dict[str, float]) -> Run:
+    from dataclasses import replace
+
+    giver = replace(case.deployment, parallelism=pools.prefill)
+    prefill = steps_of(giver, case.timing, name, draws)
+    scheduling = case.timing.scheduling(8192.0, case.drafts)
+    return predict_pools(prefill, decode, (pools.prefill_workers, pools.decode_workers), case.load, case.lengths,
+                         scheduling, spread=spread)  # fmt: skip
+
+
+def predict_row(
+    row: Mapping[str, str], configs: Path | None = None, name: str = "measured", draws: int = DRAWS
+) -> RowPrediction:
+    """One row; a row that can't be answered says why.
+
+    Parameters
+    ----------
+    row
+        Cells by column; measured columns are not looked at.
+    configs
+        Folder of config files tried before the catalogue.
+    name
+        Calibration.
+    draws
+        Joint draws behind the error bars. [1]
+    """
+    try:
+        case = read_case(row, configs)
+        run = predict_case(case, name, draws)
+    except SizingError as error:
+        return RowPrediction(id=row.get("id") or "", reason=str(error))
+    if not 0 < run.tpot_s.value < float("inf"):
+        return RowPrediction(id=case.id, reason="the weights do not fit these GPUs", assumptions=case.assumptions)
+    values = {
+        "ttft_ms": _times(run.ttft_s, 1e3),
+        "tpot_ms": _times(run.tpot_s, 1e3),
+        "itl_ms": _times(run.itl_s, 1e3),
+        "output_tok_s": _times(run.output_tokens_per_s, case.replicas),
+    }
+    return RowPrediction(id=case.id, values=values, assumed_lengths=case.guessed_lengths, kv_short=run.kv_short,
+                         assumptions=case.assumptions)  # fmt: skip
+
+
+def _times(found: Estimate, factor: float) -> Estimate:
+    return Estimate(value=found.value * factor, low=found.low * factor, high=found.high * factor)
+
+
+def predict_rows(
+    rows: Iterable[Mapping[str, str]], configs: Path | None = None, name: str = "measured", draws: int = DRAWS
+) -> Iterator[RowPrediction]:
+    """Every row in order; arguments as :func:`predict_row`."""
+    for row in rows:
+        yield predict_row(row, configs, name, draws)
