@@ -1,5 +1,6 @@
 """Constants fitted to a load test: recovery of known ones, honesty about what cannot be told."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +11,8 @@ from sizing.calibration import Calibration, calibration
 from sizing.catalog import gpu
 from sizing.errors import InputError
 from sizing.fitting.bench import CONSTANTS, explain, fit_bench
-from sizing.fitting.held_out import Group, grouped, held_out, split
+from sizing.fitting.discrepancy import discrepancy
+from sizing.fitting.held_out import Group, by_engine, grouped, held_out, split
 from sizing.validation.bench import Prediction
 
 WEIGHT_BYTES, KV_BYTES, BANDWIDTH = 16e9, 147456.0, 3.35e12
@@ -43,8 +45,6 @@ def measured(
         )
         for n, c in enumerate(concurrencies)
     ]  # fmt: skip
-    import dataclasses
-
     return [
         dataclasses.replace(
             point,
@@ -98,8 +98,6 @@ def test_a_perfect_prediction_is_left_alone(shipped: Calibration) -> None:
 
 
 def test_one_wild_point_does_not_carry_the_fit(shipped: Calibration) -> None:
-    import dataclasses
-
     truth = shipped.with_constants("engine", step_s=2e-3)
     points = measured(truth, [1, 2, 4, 8, 16, 32])
     spoilt = dataclasses.replace(points[3], tpot=Latency(mean_s=10 * float(points[3].tpot_s or 0)))
@@ -149,5 +147,21 @@ def test_held_out_points_are_predicted_better(shipped: Calibration) -> None:
     group = Group(name="made", points=tuple(measured(truth, [1, 2, 4, 8, 16, 32, 64], noise=0.01)))
     (result,) = held_out([group], lambda _: (engine, shipped), fitted=3)
     assert result.held_out == 4
-    assert result.after["tpot_s"] < 0.5 * result.before["tpot_s"]
-    assert result.after["ttft_s"] < 0.5 * result.before["ttft_s"]
+    for metric in ("tpot_s", "ttft_s"):
+        assert np.median(result.fitted_constants[metric]) < 0.5 * np.median(result.shipped[metric])
+    rows = by_engine([result])
+    assert [(row["engine"], row["metric"]) for row in rows] == [
+        ("vllm", "tpot_s"), ("vllm", "ttft_s"), ("all", "tpot_s"), ("all", "ttft_s"),
+    ]  # fmt: skip
+    assert rows[0]["points"] == 4
+
+
+def test_the_remainder_is_met_where_measured_and_fades_far_away(shipped: Calibration) -> None:
+    points = measured(shipped, [4, 8, 16])
+    slower = [dataclasses.replace(p, ttft=Latency(mean_s=1.3 * float(p.ttft_s or 0))) for p in points]
+    left = discrepancy(slower, engine, shipped)
+    near, far = measured(shipped, [8])[0], measured(shipped, [4096])[0]
+    shown = left.corrected([near, far], engine([near, far], shipped))
+    assert shown[0].ttft_s == pytest.approx(1.3 * float(near.ttft_s or 0), rel=0.02)
+    assert shown[1].ttft_s == pytest.approx(float(far.ttft_s or 0), rel=0.01)
+    assert shown[0].tpot_s == pytest.approx(float(near.tpot_s or 0), rel=1e-3)

@@ -246,9 +246,10 @@ class _Problem:
             size = np.abs(self.log_ratios(self.at(z))) / self.sigmas()
             self.weight = np.sqrt(np.minimum(1.0, HUBER / np.maximum(size, 1e-9)))
         rows = len(self.rows)
-        misfit = float(np.sum(fun[:rows] ** 2)) / max(rows - len(z), 1)
-        spread = np.sqrt(np.diag(np.linalg.inv(slope.T @ slope)) * max(1.0, misfit))
-        return z, np.minimum(spread, 1.0)
+        covariance = np.diag(np.linalg.inv(slope.T @ slope))
+        used = float(np.sum(1.0 - np.minimum(covariance, 1.0)))  # constants that the data, not the prior, set
+        misfit = float(np.sum(fun[:rows] ** 2)) / max(rows - used, rows / 3.0)
+        return z, np.minimum(np.sqrt(covariance * max(1.0, misfit)), 1.0)
 
     def _minimum(self, z: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats, Floats]:
         """Levenberg-Marquardt with wide steps of difference, for a function that is only piecewise smooth.

@@ -10,7 +10,10 @@ from sizing.benchmarks.point import BenchPoint
 from sizing.calibration import Calibration
 from sizing.errors import InputError, SizingError
 from sizing.fitting.bench import fit_bench
-from sizing.validation.bench import LATENCIES, Predictor, compare
+from sizing.fitting.discrepancy import discrepancy
+from sizing.validation.bench import LATENCIES, Prediction, Predictor, compare
+
+Errors = dict[str, tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,20 +40,18 @@ class HeldOut:
     ----------
     group, engine, fitted, held_out
         Which, and how many points were fitted and scored.
-    before, after
-        Median relative error by metric with the shipped and with the fitted constants [1].
-    errors_before, errors_after
-        Every error, by metric [1].
+    shipped, fitted_constants, with_remainder
+        Relative errors by metric: with the shipped constants, with the fitted ones, and with the fitted ones
+        and what they leave at the fitted points, interpolated (:mod:`sizing.fitting.discrepancy`) [1].
     """
 
     group: str
     engine: str
     fitted: int
     held_out: int
-    before: dict[str, float]
-    after: dict[str, float]
-    errors_before: dict[str, tuple[float, ...]]
-    errors_after: dict[str, tuple[float, ...]]
+    shipped: Errors
+    fitted_constants: Errors
+    with_remainder: Errors
 
 
 Chooser = Callable[[Group], tuple[Predictor, Calibration]]
@@ -132,52 +133,55 @@ def held_out(groups: Iterable[Group], choose: Chooser, fitted: int = 3) -> tuple
             fit = fit_bench(inside, predictor, shipped)
         except SizingError:
             continue
-        before, after = _errors(outside, predictor, shipped), _errors(outside, predictor, fit.calibration)
+        left = discrepancy(inside, predictor, fit.calibration)
+        fitted_now = predictor(outside, fit.calibration)
         found.append(
             HeldOut(
                 group=group.name,
                 engine=group.points[0].engine or "",
                 fitted=len(inside),
                 held_out=len(outside),
-                before={m: float(np.median(e)) for m, e in before.items()},
-                after={m: float(np.median(e)) for m, e in after.items()},
-                errors_before=before,
-                errors_after=after,
+                shipped=_errors(outside, predictor(outside, shipped)),
+                fitted_constants=_errors(outside, fitted_now),
+                with_remainder=_errors(outside, left.corrected(outside, fitted_now)),
             )
         )
     return tuple(found)
 
 
-def _errors(
-    points: Sequence[BenchPoint], predictor: Predictor, calibration: Calibration
-) -> dict[str, tuple[float, ...]]:
-    rows = compare(points, predictor(points, calibration))
+def _errors(points: Sequence[BenchPoint], predictions: Sequence[Prediction]) -> Errors:
+    rows = compare(points, predictions)
     listed = {metric: tuple(row.error for row in rows if row.metric == metric) for metric in LATENCIES}
     return {metric: errors for metric, errors in listed.items() if errors}
 
 
 def by_engine(results: Iterable[HeldOut]) -> list[dict[str, object]]:
-    """Rows of a table: per engine and metric, median error on held-out points before and after."""
-    pooled: dict[tuple[str, str], tuple[list[float], list[float], set[str]]] = {}
+    """Rows of a table: per engine and metric, median errors on held-out points and their ratio to shipped."""
+    pooled: dict[tuple[str, str], list[HeldOut]] = defaultdict(list)
     for result in results:
-        for engine in (result.engine, "all"):
-            for metric in result.errors_before:
-                before, after, names = pooled.setdefault((engine, metric), ([], [], set()))
-                before.extend(result.errors_before[metric])
-                after.extend(result.errors_after.get(metric, ()))
-                names.add(result.group)
-    return [
-        {
-            "engine": engine,
-            "metric": metric,
-            "groups": len(names),
-            "points": len(after),
-            "median_error_shipped": float(np.median(before)),
-            "median_error_calibrated": float(np.median(after)),
-            "ratio": float(np.median(after) / max(float(np.median(before)), 1e-12)),
-        }
-        for (engine, metric), (before, after, names) in sorted(pooled.items(), key=_order)
-    ]
+        for metric in result.shipped:
+            pooled[(result.engine, metric)].append(result)
+            pooled[("all", metric)].append(result)
+    return [_row(engine, metric, held) for (engine, metric), held in sorted(pooled.items(), key=_order)]
+
+
+def _row(engine: str, metric: str, held: Sequence[HeldOut]) -> dict[str, object]:
+    medians = {
+        name: float(np.median([error for one in held for error in getattr(one, name).get(metric, ())]))
+        for name in ("shipped", "fitted_constants", "with_remainder")
+    }
+    base = max(medians["shipped"], 1e-12)
+    return {
+        "engine": engine,
+        "metric": metric,
+        "runs": len(held),
+        "points": sum(len(one.shipped[metric]) for one in held),
+        "shipped_median_error": medians["shipped"],
+        "fitted_median_error": medians["fitted_constants"],
+        "fitted_over_shipped": medians["fitted_constants"] / base,
+        "with_remainder_median_error": medians["with_remainder"],
+        "with_remainder_over_shipped": medians["with_remainder"] / base,
+    }
 
 
 def _order(entry: tuple[tuple[str, str], object]) -> tuple[bool, str, int]:

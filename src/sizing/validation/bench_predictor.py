@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -138,8 +139,12 @@ def serving_predictor(deployment: Deployment, engine: str | None = None) -> Pred
     rules = engine_timing(engine or settings.engine).scheduling(float(budget))
     most = float(settings.max_num_seqs or memory.defaults.max_num_seqs)
 
+    base: dict[bool, StepModel] = {}
+
     def predict(points: Sequence[BenchPoint], calibration: Calibration) -> Sequence[Prediction]:
-        steps = step_model(deployment, calibration)
+        if calibration.ideal not in base:
+            base[calibration.ideal] = step_model(deployment, calibration)
+        steps = replace(base[calibration.ideal], calibration=calibration)
         found = []
         for point in points:
             if point.load.kind in ("static", "prefill"):
