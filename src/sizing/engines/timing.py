@@ -26,6 +26,8 @@ class Scheduling:
         Whether a prompt longer than the budget is split.
     reserves_output
         Whether a request is admitted only when its longest answer fits the KV room.
+    lockstep
+        Whether equal requests stay in step with each other, wave after wave, or drift apart.
     drafts, accepted
         Tokens drafted a step by speculative decoding, and tokens that a step yields. [token]
     """
@@ -34,6 +36,7 @@ class Scheduling:
     mixed: bool = True
     chunked: bool = True
     reserves_output: bool = False
+    lockstep: bool = False
     drafts: float = 0.0
     accepted: float = 1.0
 
@@ -63,6 +66,7 @@ class EngineTiming:
     mixed: bool = True
     chunked: bool = True
     reserves_output: bool = False
+    lockstep: bool = False
     basis: str = "assumed"
     source: str = ""
     known: bool = True
@@ -83,6 +87,7 @@ class EngineTiming:
         return Scheduling(
             token_budget=token_budget, mixed=self.mixed, chunked=self.chunked, drafts=drafts, accepted=accepted,
             reserves_output=self.reserves_output,
+            lockstep=self.lockstep,
         )  # fmt: skip
 
 
@@ -112,7 +117,7 @@ def _made(name: str, table: dict[str, Any]) -> EngineTiming:
         name=name, memory=table["memory"], kernels=table["kernels"], residual=table["residual"],
         values={key: float(pair[0]) for key, pair in pairs.items()},
         spreads={key: float(pair[1]) for key, pair in pairs.items()},
-        mixed=table["mixed"], chunked=table["chunked"], reserves_output=table["reserves_output"],
+        mixed=table["mixed"], chunked=table["chunked"], reserves_output=table["reserves_output"], lockstep=table["lockstep"],
         basis=table["basis"], source=table["source"],
     )  # fmt: skip
 
