@@ -1,0 +1,149 @@
+"""The command ``profile-inference``."""
+
+import argparse
+import datetime
+import os
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from profilers.shapes import BadInput
+
+PROGRAM = "profile-inference"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Measure the kernels of a served model, and whole decoders, on this machine's GPU.",
+        epilog="Then: size-inference calibrate profile FILE --out my-gpu.toml",
+    )
+    made.add_argument("--suite", default="default", help="default, compact, model, decoder, scenarios (default: default)")
+    made.add_argument("--model", action="append", default=[], metavar="NAME|FILE|FOLDER",
+                      help="shapes of this model: a built-in name, a config.json or its folder; may be repeated")
+    made.add_argument("--tp", type=int, default=1, help="tensor-parallel GPUs that shapes are divided by")
+    made.add_argument("--only", action="append", default=[], metavar="KERNEL", help="only this family or kernel")
+    made.add_argument("--budget", default="5m", help="time for the session, such as 90s or 5m (default: 5m)")
+    made.add_argument("--device", default="", help="cuda, cuda:1 or cpu (default: cuda)")
+    made.add_argument("--toy", action="store_true", help="smallest sizes, for a dry run; always on with --device cpu")
+    made.add_argument("--ranks", type=int, default=0, help="GPUs for the collectives (default: all that are visible)")
+    made.add_argument("--disk", type=Path, default=None, help="folder for the file that weight loading reads")
+    made.add_argument("--out", type=Path, default=None, help="measurement file (default: profile-GPU-DATE.jsonl)")
+    made.add_argument("--list", action="store_true", help="list kernels and cases, measure nothing")
+    made.add_argument("--restarts", type=int, default=0, help=argparse.SUPPRESS)
+    return made  # fmt: skip
+
+
+def seconds(text: str) -> float:
+    """``90``, ``90s``, ``5m`` or ``1h`` in seconds. [s]"""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h)?\s*", text)
+    if found is None or float(found[1]) <= 0:
+        raise BadInput(f"--budget {text}: give a time such as 90s, 5m or 1h")
+    return float(found[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600, None: 1}[found[2]]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    options = parser().parse_args(words)
+    try:
+        return _run(options, words)
+    except BadInput as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print(f"\n{PROGRAM}: interrupted; run the same command again to carry on", file=sys.stderr)
+        return 130
+
+
+def _run(options: argparse.Namespace, words: list[str]) -> int:
+    budget_s = seconds(options.budget)
+    try:
+        import torch
+    except ImportError:
+        raise BadInput("needs torch: pip install 'sizing[profile]'") from None
+    from profilers.bench import open_bench
+    from profilers.plan import make_plan, plan_cases
+
+    device = options.device or ("cuda" if torch.cuda.is_available() else "")
+    _check_device(device, options.device, torch)
+    toy = options.toy or not device.startswith("cuda")
+    ranks = options.ranks or (torch.cuda.device_count() if device.startswith("cuda") else 2)
+    if options.disk is not None and not options.disk.is_dir():
+        raise BadInput(f"--disk {options.disk}: no such folder")
+    plan = make_plan(options.suite, options.model, tp=options.tp, toy=toy, ranks=ranks)
+    cases = plan_cases(plan, options.only)
+    if options.list:
+        print("\n".join(f"{case.priority}  {case.key}" for case in cases))
+        return 0
+    bench = open_bench(device, toy=toy, disk=options.disk)
+    return _measure(options, words, plan, cases, bench, budget_s)
+
+
+def _check_device(device: str, asked: str, torch) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    if not device:
+        raise BadInput("no GPU that torch can use; --device cpu makes a dry run at toy sizes")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise BadInput(f"--device {asked}: choose cuda, cuda:1 or cpu")
+    if device.startswith("cuda"):
+        index = int(device.partition(":")[2] or 0)
+        count = torch.cuda.device_count()
+        if index >= count:
+            raise BadInput(f"--device {asked}: {count} GPU{'s' * (count != 1)} visible to torch")
+
+
+def _measure(options, words: list[str], plan, cases, bench, budget_s: float) -> int:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    from profilers.environment import read_environment
+    from profilers.measurements import MeasurementFile
+    from profilers.session import DeviceLost, outcomes, progress_line, run_session
+    from profilers.summary import report
+
+    now = datetime.datetime.now(datetime.UTC)
+    environment = read_environment(bench)
+    name = re.sub(r"[^a-z0-9]+", "-", str(environment["device"]["name"]).lower()).strip("-")[:40]
+    out = options.out or Path(f"profile-{name}-{now:%Y%m%d}.jsonl")
+    header = {
+        "created": now.isoformat(timespec="seconds"),
+        "environment": environment,
+        "plan": {
+            "suite": plan.suite, "models": [m.name for m in plan.models], "tp": options.tp, "toy": plan.toy,
+            "ranks": plan.ranks, "only": options.only,
+        },
+    }  # fmt: skip
+    file = MeasurementFile(out, header)
+    if file.resumed:
+        print(f"{PROGRAM}: carrying on; {len(file.results)} cases are in {file.partial}", file=sys.stderr)
+    begun = time.perf_counter()
+    try:
+        left = run_session(cases, bench, file, budget_s, progress_line)
+    except DeviceLost as error:
+        file.close()
+        return _start_again(words, budget_s - (time.perf_counter() - begun), options.restarts, out, str(error))
+    finally:
+        progress_line("")
+    path = file.seal(time.perf_counter() - begun, left)
+    print(report(file.results), end="")
+    counted = ", ".join(f"{n} {what}" for what, n in sorted(outcomes(file.results).items()))
+    print(f"{path}: {counted}" + (f", {len(left)} left out by --budget" if left else ""))
+    print(f"next: size-inference calibrate profile {path}")
+    return 0 if any(r["outcome"] == "measured" for r in file.results) else 1
+
+
+def _start_again(words: list[str], budget_s: float, restarts: int, out: Path, reason: str) -> int:
+    """A fault of the device stays with the process: carry on in a new one, at most five times."""
+    print(f"{PROGRAM}: {reason}; carrying on in a new process", file=sys.stderr)
+    if restarts >= 5 or budget_s <= 1:
+        print(f"{PROGRAM}: giving up; run the same command again to carry on", file=sys.stderr)
+        return 1
+    kept = [*words, "--budget", f"{budget_s:.0f}", "--restarts", str(restarts + 1), "--out", str(out)]
+    os.execv(sys.executable, [sys.executable, "-m", "profilers", *kept])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

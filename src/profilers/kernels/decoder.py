@@ -1,0 +1,86 @@
+"""Whole decoder steps: prefill and decode, launched from Python, compiled, and replayed from CUDA graphs."""
+
+from collections.abc import Iterator
+
+import torch
+
+from profilers.bench import Bench
+from profilers.decoder.model import Decoder, fitting_layers
+from profilers.decoder.reference import decoder_error
+from profilers.kernel import Case, Reading, Unsupported, kernel
+from profilers.operations import Step, step_operations
+from profilers.plan import Plan
+from profilers.shapes import DecoderShape, read_shape
+from profilers.timing import time_step
+
+DECODE_MODES = ("graph", "eager", "compiled_graph")
+PREFILL_MODES = ("eager", "compiled")
+TOLERANCE = 0.05
+
+
+def _cases(plan: Plan) -> Iterator[Case]:
+    if not plan.decoders:
+        return
+    for model in plan.models:
+        for step in plan.steps:
+            for mode in DECODE_MODES if step.decodes else PREFILL_MODES:
+                slow = mode.startswith("compiled") and step not in (plan.steps[1], plan.steps[-1])
+                if not slow or plan.toy:
+                    shape = {"model": model.name, "tp": model.tp, "mode": mode, **step.as_shape()}
+                    first = mode in ("graph", "eager") and not (mode == "eager" and step.decodes)
+                    yield Case(
+                        kernel="decoder.step", shape=shape, priority=1 if first else 2, energy=first and step.decodes
+                    )
+
+
+def decoder_for(shape: DecoderShape, bench: Bench, step: Step) -> Decoder:
+    """A decoder with room for a step, with as many layers as the memory takes.
+
+    Parameters
+    ----------
+    shape
+        Its sizes.
+    bench
+        Where.
+    step
+        Batch that its cache must hold.
+    """
+    layers = fitting_layers(shape, bench, step)
+    if layers < shape.dense_layers + 1:
+        raise Unsupported(f"{shape.name}: not even {shape.dense_layers + 1} layers fit the free memory")
+    return Decoder(
+        shape.with_layers(layers), bench, sequences=step.sequences, capacity=step.history + step.new_tokens
+    )
+
+
+@kernel("decoder.step", cases=_cases)
+def decoder_step(case: Case, bench: Bench) -> Reading:
+    """One step of the whole stack, embedding to next token."""
+    s = case.shape
+    shape = read_shape(str(s["model"])).per_gpu(int(s["tp"]))
+    step = Step(sequences=int(s["sequences"]), new_tokens=int(s["new_tokens"]), history=int(s["history"]))
+    mode = str(s["mode"])
+    with torch.inference_mode():
+        decoder = decoder_for(shape, bench, step)
+        wrong = decoder_error(decoder)
+        if mode.startswith("compiled"):
+            torch.compiler.reset()
+        call = decoder.step(step, compile_layers=mode.startswith("compiled"))
+        timing = time_step(call, bench, graph=mode.endswith("graph"), energy=case.energy)
+        if mode.endswith("graph") and bench.cuda and timing.mode != "graph":
+            raise RuntimeError(timing.note)
+    measured = decoder.shape
+    return Reading(
+        samples={"time_s": timing.samples_s},
+        implementation=mode,
+        error=wrong,
+        tolerance=TOLERANCE,
+        moved_bytes=measured.weight_bytes,
+        facts={
+            "layers": measured.layers,
+            "layers_of_model": shape.layers,
+            "operations": [o.as_record() for o in step_operations(measured, step)],
+            "energy_j": timing.energy_j,
+            "energy_window_s": timing.energy_window_s,
+        },
+    )
