@@ -1,7 +1,8 @@
 """What an engine spends besides kernels, and how it forms its steps: at most ten fitted numbers an engine."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -55,6 +56,8 @@ class EngineTiming:
         Constants and their log-sigma. [unit in the name], [1]
     residual
         Log-sigma of measured over predicted: ``tpot``, ``ttft``, ``rate``. [1]
+    of, until
+        Of a record that stands for the older releases of another engine, below a version.
     """
 
     name: str
@@ -67,6 +70,8 @@ class EngineTiming:
     chunked: bool = True
     reserves_output: bool = False
     lockstep: bool = False
+    of: str = ""
+    until: tuple[int, ...] = ()
     basis: str = "assumed"
     source: str = ""
     known: bool = True
@@ -118,11 +123,14 @@ def _made(name: str, table: dict[str, Any]) -> EngineTiming:
         values={key: float(pair[0]) for key, pair in pairs.items()},
         spreads={key: float(pair[1]) for key, pair in pairs.items()},
         mixed=table["mixed"], chunked=table["chunked"], reserves_output=table["reserves_output"], lockstep=table["lockstep"],
-        basis=table["basis"], source=table["source"],
+        basis=table["basis"],
+        source=table["source"],
+        of=table.get("of", ""),
+        until=tuple(table.get("until", ())),
     )  # fmt: skip
 
 
-def engine_timing(name: str | None) -> EngineTiming:
+def engine_timing(name: str | None, version: str | None = None) -> EngineTiming:
     """An engine's own time by the name that a benchmark or a flag gives it.
 
     Parameters
@@ -130,14 +138,25 @@ def engine_timing(name: str | None) -> EngineTiming:
     name
         ``vllm``, ``NVIDIA NIM (TensorRT-LLM)``, ``ATOM``, ...; one that is not known gets generic constants
         with a wide spread, and says so (``known`` is False).
+    version
+        As a log prints it, or the date of a run; an old one may have a record of its own. None takes the newest.
     """
-    from dataclasses import replace
-
     asked = (name or "").strip().lower()
     aliases = _aliases()
-    if asked in aliases:
-        return _tables()[aliases[asked]]
     found = [alias for alias in aliases if alias and asked.startswith(alias)]
-    if found:
-        return _tables()[aliases[max(found, key=len)]]
-    return replace(_tables()["generic"], known=False)
+    if not found and asked not in aliases:
+        return replace(_tables()["generic"], known=False)
+    return _of_version(_tables()[aliases[max(found, key=len, default=asked)]], version)
+
+
+def _of_version(newest: EngineTiming, version: str | None) -> EngineTiming:
+    from sizing.engines.record import Version
+
+    text = re.sub(r"\b(20\d\d)(?!-?\d)", r"\1-06", version or "")
+    parsed = Version.parse(re.sub(r"\b(20\d\d)(\d\d)(\d\d)\b", r"\1-\2-\3", text))
+    older = [record for record in _tables().values() if record.of == newest.name]
+    for record in sorted(older, key=lambda r: r.until):
+        legacy = parsed.legacy if newest.name == "vllm" else None
+        if legacy or (legacy is None and parsed.number and parsed.number < record.until):
+            return record
+    return newest

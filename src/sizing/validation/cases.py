@@ -17,7 +17,7 @@ from sizing.replica.run import ClosedLoop, Lengths, Offline, OpenLoop, RunLoad
 INPUTS = (
     "id", "engine", "engine_version", "model", "gpu", "num_gpus", "tp", "pp", "ep", "dp", "weight_precision",
     "kv_precision", "isl", "osl", "load_kind", "load_value", "num_prompts", "prefix_caching", "spec_decode",
-    "notes", "deploy", "len_dist", "isl_actual", "osl_actual", "batch_size",
+    "notes", "deploy", "len_dist", "isl_actual", "osl_actual", "batch_size", "date_or_version",
 )  # fmt: skip
 """Columns that a prediction may depend on."""
 
@@ -108,7 +108,9 @@ SAME_SHAPES = {
     "llama3-8b": "llama31-8b",
     "llama31-8b": "llama3-8b", "llama31-70b": "llama3-70b", "kimik25": "kimik2", "qwen3vl-8b": "qwen3-8b",
     "mistral-7b": "mistral-7bv01", "mixtral-8x7b": "mixtral-8x7bv01", "deepseekv32": "deepseekv3",
-    "minimaxm25": "minimaxm2", "deepseekv3": "deepseekr1", "qwen3-next": "qwen3-next-80b-a3b",
+    "minimaxm25": "minimaxm2", "deepseekv3": "deepseekr1", "qwen3-next": "qwen3-next-80b-a3b", "qwen3-coder-next": "qwen3-next-80b-a3b",
+    "llamav2-7b": "llama2-7b", "llamav2-13b": "llama2-13b", "llamav2-70b": "llama2-70b", "llama-7b": "llama2-7b",
+    "llama-13b": "llama2-13b", "llama70b": "llama2-70b", "llamav3-8b": "llama3-8b", "llamav3-70b": "llama3-70b",
 }  # fmt: skip
 """Models whose layers have the same shapes as another's: what to read when a name is not in the catalogue."""
 
@@ -376,14 +378,14 @@ def read_case(row: Mapping[str, str], configs: Path | None = None) -> Case:
     if not row["gpu"].strip():
         raise InputError("the GPU is not stated")
     model, gpu = find_model(row["model"], str(configs or "")), catalog_gpu(row["gpu"])
-    timing = engine_timing(row["engine"])
+    timing = engine_timing(row["engine"], _version(row))
     weights = _weights(row, model, gpu)
     kv = _kv(row, timing, weights, model, notes)
     lengths = _lengths(row, notes)
     load = _load(row, notes)
     pools = _pools(row, notes)
     layout, replicas = (pools.decode, 1.0) if pools else _layout(row, model, gpu, weights, notes)
-    settings = EngineSettings(engine=timing.memory, version=_version(row, timing))
+    settings = EngineSettings(engine=timing.memory, version=_memory_version(row, timing))
     deployment = Deployment(model=model, gpu=gpu, parallelism=layout, formats=NumberFormats(weights=weights, kv=kv),
                             settings=settings)  # fmt: skip
     return Case(id=row["id"], deployment=deployment, timing=timing, lengths=lengths, load=load, replicas=replicas,
@@ -391,9 +393,15 @@ def read_case(row: Mapping[str, str], configs: Path | None = None) -> Case:
                 assumptions=tuple(notes.texts))  # fmt: skip
 
 
-def _version(row: Mapping[str, str], timing: EngineTiming) -> str | None:
+def _version(row: Mapping[str, str]) -> str:
+    """Version as stated, or the date of the run."""
     text = row["engine_version"].strip()
-    return text if timing.name in ("vllm", "sglang", "trtllm") and re.match(r"v?\d", text) else None
+    return text if re.search(r"\d+\.\d+|\bV[01]\b", text) else row["date_or_version"].strip()
+
+
+def _memory_version(row: Mapping[str, str], timing: EngineTiming) -> str | None:
+    text = row["engine_version"].strip()
+    return text if timing.name.startswith(("vllm", "sglang")) and re.match(r"v?\d", text) else None
 
 
 def shared_load(load: RunLoad, replicas: float) -> RunLoad:

@@ -41,7 +41,7 @@ class Score:
     labels: Mapping[str, str]
 
 
-def truth(row: Mapping[str, str], metric: str) -> float | None:
+def truth(row: Mapping[str, str], metric: str, columns: Mapping[str, tuple[str, ...]] = TRUTH) -> float | None:
     """What was measured: the mean, else the statistic that isn't named, else the median, else mean ITL.
 
     Parameters
@@ -50,8 +50,10 @@ def truth(row: Mapping[str, str], metric: str) -> float | None:
         Cells by column.
     metric
         ``ttft_ms``, ``tpot_ms``, ``itl_ms`` or ``output_tok_s``.
+    columns
+        Where the truth of each metric is.
     """
-    for column in TRUTH[metric]:
+    for column in columns.get(metric, ()):
         value = number(row, column)
         if value is not None and value > 0:
             return value
@@ -62,18 +64,24 @@ def truth(row: Mapping[str, str], metric: str) -> float | None:
     return None
 
 
-def scores(rows: Sequence[Mapping[str, str]], predictions: Sequence[RowPrediction]) -> list[Score]:
+def scores(
+    rows: Sequence[Mapping[str, str]],
+    predictions: Sequence[RowPrediction],
+    columns: Mapping[str, tuple[str, ...]] = TRUTH,
+) -> list[Score]:
     """Every metric that was both measured and predicted.
 
     Parameters
     ----------
     rows, predictions
         In the same order.
+    columns
+        Where the truth of each metric is.
     """
     found = []
     for row, prediction in zip(rows, predictions, strict=True):
         for metric, value in prediction.values.items():
-            measured = truth(row, metric)
+            measured = truth(row, metric, columns)
             if measured is None or not np.isfinite(value.value) or value.value <= 0:
                 continue
             found.append(
@@ -122,7 +130,7 @@ def table(
         Columns to group by.
     """
     rows: list[dict[str, object]] = []
-    for metric in TRUTH:
+    for metric in dict.fromkeys(s.metric for s in found):
         mine = [s for s in found if s.metric == metric]
         plain = [s for s in mine if not s.kv_short and not s.assumed]
         parts = {

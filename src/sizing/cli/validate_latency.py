@@ -1,0 +1,30 @@
+"""Step times against measured static batches."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    file: Annotated[
+        Path | None, typer.Argument(help="CSV file of static batches; the curated set if left out.", show_default=False)
+    ] = None,
+    configs: Annotated[
+        Path | None, typer.Option(help="Folder of owner--name.json files, tried before the catalogue.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write per-row predictions to this CSV file.")] = None,
+    calibration: Annotated[str, typer.Option(help="measured, rule-of-thumb, or a TOML file.")] = "measured",
+    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
+) -> None:
+    """Predict each measured static batch and print the error table."""
+    from sizing.cli.output import emit, progress
+    from sizing.reports.tabular import render_rows
+    from sizing.validation.latency import latency_report, latency_rows, predict_latency
+
+    rows = latency_rows(file)
+    predictions = [predict_latency(row, configs, calibration) for row in progress(rows, len(rows), "predicting")]
+    if out is not None:
+        emit(render_rows([p.cells() for p in predictions], format="csv"), out)
+    title, table, notes = latency_report(rows, predictions)
+    emit(render_rows(table, format=format, title=title, notes=notes))
