@@ -28,7 +28,9 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "interruption_interval_s", "rollout", "size_fleet", "size_spares", "spares_for",
     ),
     "sizing.cost": ("Cost", "price_fleet", "usd_per_million_tokens"),
-    "sizing.planner": ("Evaluation", "Plan", "Rejected", "evaluate", "plan"),
+    "sizing.answer": ("Evaluation", "Interval", "Plan", "Rejected"),
+    "sizing.laws": ("broken_laws",),
+    "sizing.planner": ("evaluate", "plan"),
     "sizing.reports": ("report",),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -31,6 +31,8 @@ def _assumed(name: str, value: object, unit: str, source: str) -> Assumption:
 DEFAULT_MODEL = "Qwen/Qwen3-8B"
 DEFAULT_GPUS = ("h100-sxm", "h200-sxm", "b200-hgx", "mi300x", "l40s")
 
+DEFAULT_CALIBRATION = "measured"
+
 #: Every default of the main job, by the name of its option.
 DEFAULTS: dict[str, Assumption] = {
     a.name: a
@@ -57,9 +59,11 @@ DEFAULTS: dict[str, Assumption] = {
         ),
         _assumed("spares", 2, "replica", "one for a failure and one for a rollout; give --spares"),
         _assumed("engine", "vllm", "", "the most used open engine; give --engine"),
-        _assumed("method", "additive", "", "prefill and decode GPU seconds add up; give --method"),
+        _assumed("calibration", "measured", "", "constants fitted on measured kernels and runs; give --calibration"),
     )
 }
+DEFAULTS["method_additive"] = _assumed("method", "additive", "", "prefill and decode seconds add up; give --method")
+DEFAULTS["method_predicted"] = _assumed("method", "predicted", "", "the run is predicted at each rate; give --method")
 
 
 def default(name: str) -> Assumption:

@@ -57,7 +57,14 @@ class Batch:
 GRID = np.concatenate([np.geomspace(1e-3, 1.0, 8)[:-1], np.geomspace(1.0, 2.0**17, 120)])
 
 
-def largest_batch(workload: Workload, slo: Slo, memory: MemoryBudget, steps: Steps, max_num_seqs: int) -> Batch:
+def decode_curve_s(workload: Workload, steps: Steps) -> NDArray[np.float64]:
+    """Decode step at every batch size of :data:`GRID` and the mean context, never falling. [s]"""
+    context = workload.mean_input_tokens + workload.mean_output_tokens / 2
+    return np.maximum.accumulate(np.asarray(steps.decode_s(np.maximum(GRID, 1.0), context), dtype=float))
+
+
+def largest_batch(workload: Workload, slo: Slo, memory: MemoryBudget, steps: Steps, max_num_seqs: int, step_s: NDArray[np.float64] | None = None,
+) -> Batch:  # fmt: skip
     """Largest batch whose decode step stays within TPOT and whose KV cache fits.
 
     Parameters
@@ -72,6 +79,8 @@ def largest_batch(workload: Workload, slo: Slo, memory: MemoryBudget, steps: Ste
         Step times.
     max_num_seqs
         The engine's limit. [request]
+    step_s
+        :func:`decode_curve_s` when it is known already. [s]
 
     Notes
     -----
@@ -87,7 +96,7 @@ def largest_batch(workload: Workload, slo: Slo, memory: MemoryBudget, steps: Ste
             engine_requests=float(max_num_seqs), limited_by="weights_do_not_fit", grid_requests=empty,
             grid_step_s=np.array([np.inf]),
         )  # fmt: skip
-    step_s = np.maximum.accumulate(np.asarray(steps.decode_s(np.maximum(GRID, 1.0), context), dtype=float))
+    step_s = decode_curve_s(workload, steps) if step_s is None else step_s
     tpot_requests = crossing(GRID, step_s, slo.tpot_s)
     limits = {"tpot": tpot_requests, "kv_room": kv_requests, "max_num_seqs": float(max_num_seqs)}
     limited_by = min(limits, key=lambda name: limits[name])

@@ -4,33 +4,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sizing.answer import Evaluation, Interval, Plan, Rejected
 from sizing.architecture import Model, read_model
-from sizing.assumptions import DEFAULT_GPUS, DEFAULT_MODEL, Assumption, default
-from sizing.batching import Batch, largest_batch
+from sizing.assumptions import DEFAULT_CALIBRATION, DEFAULT_GPUS, DEFAULT_MODEL, Assumption, default
+from sizing.batching import Batch, decode_curve_s, largest_batch
 from sizing.calibration import Calibration
 from sizing.calibration import calibration as load_calibration
 from sizing.catalog import Gpu, price, resolve_gpu
 from sizing.catalog import gpu as catalog_gpu
-from sizing.cost import Cost, price_fleet
+from sizing.cost import price_fleet
 from sizing.deployment import Deployment, EngineSettings, NumberFormats, Parallelism
-from sizing.errors import Infeasible, InputError
-from sizing.fleet import Fleet, Spares, Targets, size_fleet, size_spares
+from sizing.engines.timing import engine_timing
+from sizing.errors import InputError, nearest
+from sizing.fleet import Targets, size_fleet, size_spares
+from sizing.fleet.size import replicas_between
 from sizing.laws import Answer, broken_laws
 from sizing.memory import MemoryBudget, memory_budget
-from sizing.replica.colocated import Load, ReplicaCapacity, load_at_rate, replica_capacity
-from sizing.steptime import StepModel, step_model
+from sizing.replica.colocated import METHODS, Load, ReplicaCapacity, load_at_rate, replica_capacity
+from sizing.replica.predicted import DRAWS, Prediction, at_rate, predict_replica, rates_within
+from sizing.steptime import StepModel, nominal_and_draws, step_model
 from sizing.workload import Slo, Workload
 
-SCHEMA_VERSION = "1.0"
 #: GPUs of a replica that are tried, smallest first: tensor parallel inside a node, then pipeline stages.
 LAYOUTS = tuple(Parallelism(tp=tp, pp=pp) for tp, pp in ((1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 4), (8, 8)))
-
-COLUMNS = (
-    "gpu", "replicas", "gpus_per_replica", "layout", "serving_gpus", "spare_gpus", "total_gpus", "ttft_s", "tpot_s",
-    "utilization", "limited_by", "requests_per_s_per_replica", "concurrency_per_replica", "usd_per_gpu_hour",
-    "usd_per_hour", "usd_per_million_output_tokens",
-)  # fmt: skip
 
 REMEDIES = {
     "weights_do_not_fit": "put a replica on more GPUs (--tp), store weights in fewer bits (--weights fp8), or take a "
@@ -45,167 +43,6 @@ REMEDIES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
-    """A deployment that meets the targets, stage by stage."""
-
-    deployment: Deployment
-    memory: MemoryBudget
-    steps: StepModel
-    batch: Batch
-    replica: ReplicaCapacity
-    fleet: Fleet
-    spares: Spares
-    load: Load
-    cost: Cost
-
-    @property
-    def serving_gpus(self) -> int:
-        """GPUs that carry the traffic. [gpu]"""
-        return self.fleet.replicas * self.deployment.gpus
-
-    @property
-    def spare_gpus(self) -> int:
-        """GPUs that stand by. [gpu]"""
-        return self.spares.replicas * self.deployment.gpus
-
-    @property
-    def total_gpus(self) -> int:
-        """GPUs to buy or rent. [gpu]"""
-        return self.serving_gpus + self.spare_gpus
-
-    def to_record(self) -> dict[str, object]:
-        """One flat row with the unit in each key."""
-        return {
-            "gpu": self.deployment.gpu.id,
-            "replicas": self.fleet.replicas,
-            "gpus_per_replica": self.deployment.gpus,
-            "layout": str(self.deployment.parallelism),
-            "serving_gpus": self.serving_gpus,
-            "spare_gpus": self.spare_gpus,
-            "total_gpus": self.total_gpus,
-            "ttft_s": float(self.load.ttft_s),
-            "tpot_s": float(self.load.tpot_s),
-            "utilization": self.fleet.utilization,
-            "limited_by": self.replica.limited_by,
-            "requests_per_s_per_replica": self.replica.request_rate_per_s,
-            "concurrency_per_replica": float(self.load.concurrency),
-            "usd_per_gpu_hour": self.cost.usd_per_gpu_hour,
-            "usd_per_hour": self.cost.usd_per_hour,
-            "usd_per_million_output_tokens": self.cost.usd_per_million_output_tokens,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
-    """A deployment that can't serve the workload, the limit that says so, and what would help."""
-
-    deployment: Deployment
-    limit: str
-    reason: str
-    remedy: str
-
-    def to_record(self) -> dict[str, object]:
-        """One flat row."""
-        return {
-            "gpu": self.deployment.gpu.id,
-            "layout": str(self.deployment.parallelism),
-            "limit": self.limit,
-            "reason": self.reason,
-            "remedy": self.remedy,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The answer: one evaluation a GPU, the cheapest first, and what was assumed.
-
-    Attributes
-    ----------
-    evaluations
-        Feasible candidates, cheapest first; those without a price last.
-    rejected
-        One candidate a GPU that has no feasible one.
-    assumptions
-        Every number that the caller did not give.
-    notes
-        What short names were taken for, and warnings of the model.
-    """
-
-    model: Model
-    workload: Workload
-    slo: Slo
-    targets: Targets
-    calibration: str
-    evaluations: tuple[Evaluation, ...]
-    rejected: tuple[Rejected, ...]
-    assumptions: tuple[Assumption, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def status(self) -> str:
-        """``feasible`` or ``infeasible``."""
-        return "feasible" if self.evaluations else "infeasible"
-
-    @property
-    def best(self) -> Evaluation | None:
-        """The cheapest candidate, or None."""
-        return self.evaluations[0] if self.evaluations else None
-
-    def require(self) -> Evaluation:
-        """The cheapest candidate.
-
-        Raises
-        ------
-        Infeasible
-            No candidate meets the targets.
-        """
-        if not self.evaluations:
-            raise Infeasible("; ".join(f"{r.deployment.gpu.id}: {r.reason}" for r in self.rejected))
-        return self.evaluations[0]
-
-    def pareto(self, *keys: str) -> tuple[Evaluation, ...]:
-        """Candidates that no other beats in every key of their records (less is better)."""
-        records = [e.to_record() for e in self.evaluations]
-        for key in keys:
-            if records and key not in records[0]:
-                raise InputError(f"pareto: no column {key!r}; choose from {', '.join(records[0])}")
-        points = np.array([[np.inf if r[k] is None else r[k] for k in keys] for r in records], dtype=float)
-        beaten = [bool(np.any(np.all(points <= p, axis=1) & np.any(points < p, axis=1))) for p in points]
-        return tuple(e for e, worse in zip(self.evaluations, beaten, strict=True) if not worse)
-
-    @staticmethod
-    def columns() -> tuple[str, ...]:
-        """Keys of a candidate's record, in order."""
-        return COLUMNS
-
-    def to_records(self) -> list[dict[str, object]]:
-        """One flat row a candidate."""
-        return [e.to_record() for e in self.evaluations]
-
-    def to_dict(self) -> dict[str, object]:
-        """The plan as one document with a schema version."""
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "status": self.status,
-            "model": self.model.name,
-            "calibration": self.calibration,
-            "request_rate_per_s": self.workload.request_rate_per_s,
-            "input_tokens": self.workload.mean_input_tokens,
-            "output_tokens": self.workload.mean_output_tokens,
-            "slo_ttft_s": self.slo.ttft_s,
-            "slo_tpot_s": self.slo.tpot_s,
-            "slo_percentile": self.slo.percentile,
-            "candidates": self.to_records(),
-            "rejected": [r.to_record() for r in self.rejected],
-            "assumptions": [
-                {"name": a.name, "value": a.value, "unit": a.unit, "basis": a.basis, "source": a.source}
-                for a in self.assumptions
-            ],
-            "notes": list(self.notes),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What is asked of every candidate alike."""
 
@@ -213,7 +50,52 @@ class Question:
     slo: Slo
     targets: Targets
     method: str
-    max_num_seqs: int = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """A deployment made ready for any rate and targets: its memory, its steps, and with error bars its curve."""
+
+    memory: MemoryBudget
+    steps: StepModel
+    max_num_seqs: int
+    decode_s: NDArray[np.float64]
+    prefill_s: float
+    prediction: Prediction | None
+
+
+_BENCHES: dict[object, tuple[object, Bench]] = {}
+"""Benches by what they depend on; the value keeps the objects alive that the key names by identity."""
+
+
+def bench(deployment: Deployment, workload: Workload, efficiency: Calibration, method: str) -> Bench:
+    """Memory, steps and curve of a deployment for requests of these lengths; remembered, since rates vary most."""
+    lengths = (workload.input_tokens, workload.output_tokens, workload.sessions, workload.prefix)
+    key = (
+        id(deployment.model), id(deployment.gpu), id(efficiency), deployment.parallelism, deployment.formats,
+        deployment.settings, lengths, method == "predicted",
+    )  # fmt: skip
+    if key not in _BENCHES:
+        if len(_BENCHES) > 4096:
+            _BENCHES.clear()
+        _BENCHES[key] = ((deployment, efficiency), _new_bench(deployment, workload, efficiency, method))
+    return _BENCHES[key][1]
+
+
+def _new_bench(deployment: Deployment, workload: Workload, efficiency: Calibration, method: str) -> Bench:
+    memory = memory_budget(deployment)
+    steps = step_model(deployment, efficiency)
+    settings, defaults = deployment.settings, memory.defaults
+    most = settings.max_num_seqs or defaults.max_num_seqs
+    prediction = None
+    if method == "predicted":
+        budget = settings.max_num_batched_tokens or defaults.max_num_batched_tokens
+        drawn = steps.with_calibration(nominal_and_draws(steps.calibration, DRAWS))
+        prediction = predict_replica(drawn, memory, workload, most, budget)
+    return Bench(
+        memory=memory, steps=steps, max_num_seqs=most, decode_s=decode_curve_s(workload, steps),
+        prefill_s=float(steps.prefill_s(workload.mean_input_tokens)), prediction=prediction,
+    )  # fmt: skip
 
 
 def evaluate(
@@ -221,26 +103,45 @@ def evaluate(
 ) -> Evaluation | Rejected:
     """One deployment against the targets, top to bottom: memory, steps, batch, replica, fleet, spares, cost."""
     workload, slo, targets = question.workload, question.slo, question.targets
-    memory = memory_budget(deployment)
-    steps = step_model(deployment, efficiency)
-    batch = largest_batch(workload, slo, memory, steps, question.max_num_seqs)
-    replica = replica_capacity(workload, slo, batch, steps, method=question.method)
+    ready = bench(deployment, workload, efficiency, question.method)
+    memory, steps = ready.memory, ready.steps
+    batch = largest_batch(workload, slo, memory, steps, ready.max_num_seqs, ready.decode_s)
+    replica = replica_capacity(
+        workload, slo, batch, steps, method=question.method,
+        within=rates_within(ready.prediction, slo) if ready.prediction else None, prefill_s=ready.prefill_s,
+    )  # fmt: skip
     if replica.request_rate_per_s <= 0:
         return rejected(deployment, memory, batch, replica, slo)
     fleet = size_fleet(workload, replica, targets)
     spares = size_spares(fleet, targets)
-    rate = fleet.rate_per_replica_per_s
-    load = load_at_rate(rate, batch, workload, replica.prefill_s, method=question.method)
+    load, interval = _planned(ready, batch, replica, fleet.rate_per_replica_per_s, question)
     broken = broken_laws(
-        Answer(deployment=deployment, steps=steps, batch=batch, workload=workload, rate_per_s=rate, load=load)
-    )
+        Answer(deployment=deployment, steps=steps, batch=batch, workload=workload,
+               rate_per_s=fleet.rate_per_replica_per_s, load=load)
+    )  # fmt: skip
     if broken:
         return Rejected(deployment=deployment, limit="law", reason="; ".join(broken), remedy=REMEDIES["law"])
     gpus = (fleet.replicas + spares.replicas) * deployment.gpus
     return Evaluation(
         deployment=deployment, memory=memory, steps=steps, batch=batch, replica=replica, fleet=fleet, spares=spares,
-        load=load, cost=price_fleet(gpus, usd_per_gpu_hour, workload),
+        load=load, interval=interval, cost=price_fleet(gpus, usd_per_gpu_hour, workload),
     )  # fmt: skip
+
+
+def _planned(
+    ready: Bench, batch: Batch, replica: ReplicaCapacity, rate_per_s: float, question: Question
+) -> tuple[Load, Interval | None]:
+    """Latency at the planned rate, with bounds where the constants have spreads."""
+    workload = question.workload
+    if ready.prediction is None:
+        return load_at_rate(rate_per_s, batch, workload, replica.prefill_s, method=question.method), None
+    found = at_rate(ready.prediction, rate_per_s)
+    ttft, tpot = found["ttft_s"], found["tpot_s"]
+    load = Load(ttft_s=ttft.value, tpot_s=tpot.value, concurrency=found["decoding"].value,
+                prefill_share=rate_per_s * replica.prefill_s)  # fmt: skip
+    low, high = replicas_between(workload, replica, question.targets, ready.prediction.residual.get("rate", 0.0))
+    return load, Interval(replicas_low=low, replicas_high=high, ttft_low_s=ttft.low, ttft_high_s=ttft.high,
+                          tpot_low_s=tpot.low, tpot_high_s=tpot.high)  # fmt: skip
 
 
 def choose(
@@ -369,16 +270,19 @@ def plan(
     if the_settings.memory_utilization is None:
         listed.append(default("memory_utilization"))
         the_settings = _with_utilization(the_settings)
+    calibration_name = calibration.name if isinstance(calibration, Calibration) else str(
+        use("calibration", calibration, DEFAULT_CALIBRATION)
+    )  # fmt: skip
     question = Question(
-        workload=the_workload, slo=the_slo, targets=the_targets, method=str(use("method", method, "additive"))
+        workload=the_workload, slo=the_slo, targets=the_targets, method=_method(method, calibration_name, calibration, listed)
     )
     devices, notes = _resolve(names)
+    kernels = engine_timing(the_settings.engine).kernels
     best: list[Evaluation] = []
     worst: list[Rejected] = []
-    calibration_name = calibration if isinstance(calibration, str) else "rule-of-thumb"
     for gpu in devices:
         efficiency = (
-            calibration if isinstance(calibration, Calibration) else load_calibration(calibration_name, gpu=gpu)
+            calibration if isinstance(calibration, Calibration) else load_calibration(calibration_name, gpu=gpu, engine=kernels)
         )
         usd = _price(gpu.id, prices, listed)
         candidates = [
@@ -395,6 +299,19 @@ def plan(
         evaluations=tuple(ranked), rejected=tuple(worst), assumptions=tuple(listed),
         notes=(*notes, *the_model.warnings),
     )  # fmt: skip
+
+
+def _method(given: str | None, name: str, calibration: object, listed: list[Assumption]) -> str:
+    """The caller's method; else the seeds' sum for plain shares, and the predicted run for fitted constants."""
+    ideal = calibration.ideal if isinstance(calibration, Calibration) else name == "rule-of-thumb"
+    if given is None:
+        listed.append(default("method_additive" if ideal else "method_predicted"))
+        return "additive" if ideal else "predicted"
+    if given not in METHODS:
+        raise InputError(f"method: {given!r} is not allowed; choose {', '.join(METHODS)}{nearest(given, METHODS)}")
+    if given == "predicted" and ideal:
+        raise InputError("method: 'predicted' needs fitted constants; choose --calibration measured, or additive")
+    return given
 
 
 def _rank(evaluation: Evaluation) -> tuple[float, int]:

@@ -53,8 +53,14 @@ class Candidate(BaseModel):
     serving_gpus: int
     spare_gpus: int
     total_gpus: int
+    total_gpus_low: int | None
+    total_gpus_high: int | None
     ttft_s: Number
+    ttft_low_s: Number
+    ttft_high_s: Number
     tpot_s: Number
+    tpot_low_s: Number
+    tpot_high_s: Number
     utilization: float
     limited_by: str
     requests_per_s_per_replica: float

@@ -60,6 +60,10 @@ class StepModel:
     def _kernels(self) -> Calibration:
         return scaled(self.calibration)
 
+    def with_calibration(self, calibration: Calibration) -> "StepModel":
+        """The same pass under other constants."""
+        return replace(self, calibration=calibration)
+
     # -- the step -----------------------------------------------------------------------------------------
 
     def step_s(

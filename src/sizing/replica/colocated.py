@@ -1,6 +1,6 @@
 """A replica that prefills and decodes on the same GPUs: the request rate it carries within its targets."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,7 +9,7 @@ from sizing.batching import Batch, Steps
 from sizing.errors import InputError
 from sizing.workload import Slo, Workload
 
-METHODS = ("additive", "time-share")
+METHODS = ("additive", "time-share", "predicted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,9 @@ class ReplicaCapacity:
     limited_by
         ``tpot``, ``ttft``, ``kv_room``, ``max_num_seqs`` or ``weights_do_not_fit``.
     method
-        ``additive`` or ``time-share``.
+        One of :data:`METHODS`.
+    rates_per_s
+        The rate again, nominal constants first, then one for each draw of them. [request/s]
     """
 
     request_rate_per_s: float
@@ -38,6 +40,7 @@ class ReplicaCapacity:
     decode_gpu_s: float
     limited_by: str
     method: str
+    rates_per_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     def planned_rate_per_s(self, utilization: float) -> float:
         """Rate planned for at a target utilisation. [request/s]
@@ -133,6 +136,8 @@ def replica_capacity(
     *,
     method: str = "additive",
     overhead_s: float = 0.0,
+    within: tuple[NDArray[np.float64], str] | None = None,
+    prefill_s: float | None = None,
 ) -> ReplicaCapacity:
     """Largest request rate one colocated replica sustains within its targets.
 
@@ -147,19 +152,36 @@ def replica_capacity(
     method
         ``additive``: prefill and decode seconds of a request at the largest batch add up to one second, r =
         1 / (t_p + OSL t(B) / B). ``time-share``: largest r with t(B) / (1 - r t_p) <= TPOT where B = r OSL TPOT.
+        ``predicted``: ``within``, from the curve that ``predict_run`` reads.
     overhead_s
         Time before and after the engine. [s]
+    within
+        Rates within the targets, nominal constants first, and what limits them
+        (:func:`sizing.replica.predicted.rates_within`). [request/s]
+    prefill_s
+        Prefill of one mean prompt when it is known already. [s]
+
+    Raises
+    ------
+    InputError
+        Unknown method, or ``predicted`` without ``within``.
     """
-    if method not in METHODS:
-        raise InputError(f"method: {method!r} is not allowed; choose {' or '.join(METHODS)}")
-    prefill_s = float(steps.prefill_s(workload.mean_input_tokens))
+    if method not in METHODS or (method == "predicted" and within is None):
+        raise InputError(f"method: {method!r} is not allowed here; choose {' or '.join(METHODS)}")
+    if prefill_s is None:
+        prefill_s = float(steps.prefill_s(workload.mean_input_tokens))
     if batch.max_requests <= 0 or not np.isfinite(prefill_s):
         limit = batch.limited_by
         return ReplicaCapacity(request_rate_per_s=0.0, saturated_rate_per_s=0.0, prefill_s=prefill_s,
                                decode_gpu_s=float("inf"), limited_by=limit, method=method)  # fmt: skip
+    decode_gpu_s = workload.mean_output_tokens * batch.step_s / batch.max_requests
+    if within is not None:
+        each, limit = within
+        return ReplicaCapacity(request_rate_per_s=float(each[0]), saturated_rate_per_s=float("nan"),
+                               prefill_s=prefill_s, decode_gpu_s=decode_gpu_s, limited_by=limit, method=method,
+                               rates_per_s=each)  # fmt: skip
     curve = rate_at_batch_per_s(batch, workload, prefill_s)
     load = load_at_rate(curve, batch, workload, prefill_s, method=method, overhead_s=overhead_s)
-    decode_gpu_s = workload.mean_output_tokens * batch.step_s / batch.max_requests
     rates = {"ttft": _largest(curve, load.ttft_s, slo.ttft_s)}
     if method == "time-share":
         rates["tpot"] = _largest(curve, load.tpot_s, slo.tpot_s)

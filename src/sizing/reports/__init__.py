@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from sizing.registry import Registry
 
 if TYPE_CHECKING:
-    from sizing.planner import Plan
+    from sizing.answer import Plan
 
 REPORTS: Registry[Callable[["Plan"], str]] = Registry("report format", "sizing.reports")
 

@@ -1,6 +1,6 @@
 """A plan as CSV for spreadsheets: one row a candidate, the unit in each column's name."""
 
-from sizing.planner import Plan
+from sizing.answer import Plan
 from sizing.reports import REPORTS
 from sizing.reports.tabular import csv_text
 

@@ -1,6 +1,6 @@
 """The arithmetic of one candidate, line by line: each a formula with its numbers and units."""
 
-from sizing.planner import Evaluation, Plan
+from sizing.answer import Evaluation, Plan
 from sizing.reports.table import headline, verdict
 from sizing.units import format_bytes, format_count
 

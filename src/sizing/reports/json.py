@@ -1,6 +1,6 @@
 """A plan as JSON with a schema version."""
 
-from sizing.planner import Plan
+from sizing.answer import Plan
 from sizing.reports import REPORTS
 from sizing.reports.tabular import json_text
 

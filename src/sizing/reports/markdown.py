@@ -1,6 +1,6 @@
 """A plan as Markdown, for wikis and pull requests."""
 
-from sizing.planner import Plan
+from sizing.answer import Plan
 from sizing.reports import REPORTS
 from sizing.reports.table import assumption_rows, headline, row, verdict
 from sizing.reports.tabular import markdown_text

@@ -1,6 +1,6 @@
 """A plan as a terminal table, with its assumptions and a verdict in words."""
 
-from sizing.planner import Evaluation, Plan
+from sizing.answer import Evaluation, Plan
 from sizing.reports import REPORTS
 from sizing.reports.tabular import aligned, shown
 from sizing.units import format_duration, format_rate
@@ -22,6 +22,14 @@ def statistic(plan: Plan) -> str:
     return "mean" if percentile is None else f"p{percentile:g} of requests"
 
 
+def total(evaluation: Evaluation) -> str:
+    """GPUs in total, with the 80 % interval where it is wider than one number: ``6 (5-7)``."""
+    between = evaluation.total_between()
+    if between is None:
+        return f"{evaluation.total_gpus:,}"
+    return f"{evaluation.total_gpus:,} ({between[0]:,}-{between[1]:,})"
+
+
 def row(evaluation: Evaluation) -> dict[str, object]:
     """One candidate as the table shows it."""
     record = evaluation.to_record()
@@ -31,7 +39,7 @@ def row(evaluation: Evaluation) -> dict[str, object]:
         "replicas": f"{record['replicas']:,} x {record['gpus_per_replica']}",
         "serving": record["serving_gpus"],
         "spares": record["spare_gpus"],
-        "total": record["total_gpus"],
+        "total": total(evaluation),
         "TPOT": format_duration(float(record["tpot_s"])),  # type: ignore[arg-type]
         "TTFT": format_duration(float(record["ttft_s"])),  # type: ignore[arg-type]
         "utilization": f"{evaluation.fleet.utilization:.0%}",
