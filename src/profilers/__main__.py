@@ -21,9 +21,16 @@ def parser() -> argparse.ArgumentParser:
         description="Measure the kernels of a served model, and whole decoders, on this machine's GPU.",
         epilog="Then: size-inference calibrate profile FILE --out my-gpu.toml",
     )
-    made.add_argument("--suite", default="default", help="default, compact, model, decoder, scenarios (default: default)")
-    made.add_argument("--model", action="append", default=[], metavar="NAME|FILE|FOLDER",
-                      help="shapes of this model: a built-in name, a config.json or its folder; may be repeated")
+    made.add_argument(
+        "--suite", default="default", help="default, compact, model, decoder, scenarios (default: default)"
+    )
+    made.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        metavar="NAME|FILE|FOLDER",
+        help="shapes of this model: a built-in name, a config.json or its folder; may be repeated",
+    )
     made.add_argument("--tp", type=int, default=1, help="tensor-parallel GPUs that shapes are divided by")
     made.add_argument("--only", action="append", default=[], metavar="KERNEL", help="only this family or kernel")
     made.add_argument("--budget", default="5m", help="time for the session, such as 90s or 5m (default: 5m)")

@@ -112,7 +112,12 @@ def sizes(case: Case) -> Sizes:
     tokens = s.get("tokens", 1)
     context = s["context"] if "context" in s else s["history"] + tokens
     return Sizes(
-        batch=s["batch"], tokens=tokens, context=context, heads=s["heads"], kv_heads=s["kv_heads"], head_dim=s["head_dim"]
+        batch=s["batch"],
+        tokens=tokens,
+        context=context,
+        heads=s["heads"],
+        kv_heads=s["kv_heads"],
+        head_dim=s["head_dim"],
     )
 
 

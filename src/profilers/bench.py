@@ -35,9 +35,7 @@ class Limits:
     energy_s: float = 1.0
 
 
-TOY_LIMITS = Limits(
-    target_spread=0.2, min_samples=3, max_samples=5, max_time_s=0.02, sample_s=1e-5, energy_s=0.05
-)
+TOY_LIMITS = Limits(target_spread=0.2, min_samples=3, max_samples=5, max_time_s=0.02, sample_s=1e-5, energy_s=0.05)
 """Just enough to exercise every step of a dry run."""
 
 

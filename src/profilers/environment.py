@@ -10,7 +10,16 @@ import torch
 
 from profilers.bench import Bench
 
-LIBRARIES = ("torch", "triton", "flash-attn", "flash-attn-3", "flashinfer-python", "vllm", "nvidia-cublas-cu12", "numpy")
+LIBRARIES = (
+    "torch",
+    "triton",
+    "flash-attn",
+    "flash-attn-3",
+    "flashinfer-python",
+    "vllm",
+    "nvidia-cublas-cu12",
+    "numpy",
+)
 
 MUST_AGREE = ("device", "driver", "libraries", "cuda", "toy")
 """What two sessions must share for one to carry on with the other's file."""

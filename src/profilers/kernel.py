@@ -14,7 +14,7 @@ Shape = Mapping[str, int | str]
 
 
 class Unsupported(Exception):  # noqa: N818 - reads as the answer it is
-    """This kernel can't run here: the chip, the build of torch or a library lacks it. Says which."""
+    """A kernel that can't run here: the chip, the build of torch or a library lacks it. Says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

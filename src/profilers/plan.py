@@ -130,7 +130,9 @@ def plan_cases(plan: Plan, only: Iterable[str] = ()) -> list[Case]:
     for name in wanted:
         if name not in known and not any(k.family == name for k in known.values()):
             families = sorted({k.family for k in known.values()})
-            raise BadInput(f"--only {name}: no such kernel; choose from {', '.join(families)}, or one of {', '.join(known)}")
+            raise BadInput(
+                f"--only {name}: no such kernel; choose from {', '.join(families)}, or one of {', '.join(known)}"
+            )
     found: dict[str, Case] = {}
     for kernel in known.values():
         if not wanted or kernel.name in wanted or kernel.family in wanted:

@@ -98,7 +98,10 @@ class DecoderShape:
                 "out": (self.hidden, self.heads * self.head_dim),
             }
         query = self.heads * (self.nope_dim + self.rope_dim)
-        down = {"kv_down": (self.kv_lora + self.rope_dim, self.hidden), "out": (self.hidden, self.heads * self.value_dim)}
+        down = {
+            "kv_down": (self.kv_lora + self.rope_dim, self.hidden),
+            "out": (self.hidden, self.heads * self.value_dim),
+        }
         if self.q_lora:
             return {"q_down": (self.q_lora, self.hidden), "q_up": (query, self.q_lora), **down}
         return {"q": (query, self.hidden), **down}
@@ -147,8 +150,14 @@ def shape_from_config(config: Mapping[str, Any], name: str) -> DecoderShape:
             raise BadInput(f"--model {name}: {key} is {value!r}, not a number")
         return int(value if value is not None else default or 0)
 
-    if "linear_attention" in (config.get("layer_types") or ()) or "mamba" in kind or config.get("hybrid_override_pattern"):
-        raise BadInput(f"--model {name}: recurrent layers can't be built; profile a decoder with attention in every layer")
+    if (
+        "linear_attention" in (config.get("layer_types") or ())
+        or "mamba" in kind
+        or config.get("hybrid_override_pattern")
+    ):
+        raise BadInput(
+            f"--model {name}: recurrent layers can't be built; profile a decoder with attention in every layer"
+        )
     heads, hidden = number("num_attention_heads"), number("hidden_size")
     mla = number("kv_lora_rank", 0) > 0
     nope, rope = number("qk_nope_head_dim", 0), number("qk_rope_head_dim", 0)

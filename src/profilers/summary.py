@@ -73,7 +73,7 @@ def whole_rows(results: Sequence[Result]) -> list[dict[str, str]]:
         shape, whole_s = result["shape"], median(result)
         rows.append(
             {
-                "model": f"{shape['model']} ({result['facts']['layers']} of {result['facts']['layers_of_model']} layers)",
+                "model": f"{shape['model']} ({layers(result)})",
                 "step": f"{shape['sequences']} x {shape['new_tokens']} behind {shape['history']}",
                 "mode": str(shape["mode"]),
                 "whole ms": f"{whole_s * 1e3:.3f}",
@@ -82,6 +82,11 @@ def whole_rows(results: Sequence[Result]) -> list[dict[str, str]]:
             }
         )
     return rows
+
+
+def layers(step: Result) -> str:
+    """How many of the model's layers a step had."""
+    return f"{step['facts']['layers']} of {step['facts']['layers_of_model']} layers"
 
 
 def kernel_sum(step: Result, times: Mapping[tuple[str, str], float]) -> tuple[float, list[str]]:
@@ -157,6 +162,7 @@ def report(results: Sequence[Result]) -> str:
     for row in failed:
         kinds.setdefault((row["outcome"], row["case"].split(" ")[0], row["reason"]), []).append(row["case"])
     rows = [
-        {"outcome": o, "kernel": k, "cases": str(len(cases)), "reason": reason} for (o, k, reason), cases in kinds.items()
+        {"outcome": o, "kernel": k, "cases": str(len(cases)), "reason": reason}
+        for (o, k, reason), cases in kinds.items()
     ]
     return text + table(rows, "Not measured")

@@ -5,6 +5,7 @@ serving engine replays a step. Several replays are queued at once, so that the G
 the first of a burst, which does, is thrown away.
 """
 
+import itertools
 import math
 import statistics
 import time
@@ -187,7 +188,7 @@ def _burst_samples(run: Callable[[], Any], calls: int, expected_s: float, limits
             run()
             event.record()
         events[-1].synchronize()
-        gaps = [a.elapsed_time(b) / 1e3 / calls for a, b in zip(events[:-1], events[1:], strict=True)]
+        gaps = [a.elapsed_time(b) / 1e3 / calls for a, b in itertools.pairwise(events)]
         samples += gaps[idle:]
         if settled(samples, limits) or _late(begun, len(samples), limits):
             return samples
@@ -199,9 +200,7 @@ def _late(begun_s: float, samples: int, limits: Limits) -> bool:
     return (enough and spent_s > limits.max_time_s) or spent_s > 10 * limits.max_time_s
 
 
-def _energy(
-    run: Callable[[], Any], calls: int, sample_s: float, bench: Bench
-) -> tuple[float | None, float | None]:
+def _energy(run: Callable[[], Any], calls: int, sample_s: float, bench: Bench) -> tuple[float | None, float | None]:
     """Joules of a call, over a window long enough for the sensor; None where NVML has no energy counter."""
     if bench.watch.energy_j() is None:
         return None, None

@@ -82,7 +82,9 @@ def latent_attention(shape: DecoderShape, step: Step) -> Layer:
     batch, tokens, start = step.sequences, step.new_tokens, step.history
     heads, latent, rope, nope = shape.heads, shape.kv_lora, shape.rope_dim, shape.nope_dim
 
-    def project(x: torch.Tensor, w: Weights, cache: Cache, turn: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    def project(
+        x: torch.Tensor, w: Weights, cache: Cache, turn: tuple[torch.Tensor, torch.Tensor]
+    ) -> tuple[torch.Tensor, ...]:
         query = linear(_norm(linear(x, w["q_down"]), w["norm_q"]), w["q_up"]) if "q_down" in w else linear(x, w["q"])
         plain, rotary = query.view(batch, tokens, heads, nope + rope).split([nope, rope], dim=3)
         compressed, key = linear(x, w["kv_down"]).view(batch, tokens, -1).split([latent, rope], dim=2)

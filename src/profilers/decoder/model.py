@@ -86,9 +86,7 @@ class Decoder:
 
         return run
 
-    def step(
-        self, step: Step, *, compile_layers: bool = False, plain: bool = False
-    ) -> Callable[[], torch.Tensor]:
+    def step(self, step: Step, *, compile_layers: bool = False, plain: bool = False) -> Callable[[], torch.Tensor]:
         """One step as a call without arguments: token ids in fixed memory, the next token of each sequence out.
 
         Parameters

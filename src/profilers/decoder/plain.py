@@ -42,7 +42,9 @@ def plain_layer(shape: DecoderShape, step: Step):  # noqa: ANN201 - a Layer
     rows, kv_rows = shape.heads * width, shape.kv_heads * width
     splits = [rows, kv_rows, kv_rows]
 
-    def attend(x: torch.Tensor, w: Weights, cache: tuple[torch.Tensor, ...], turn: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    def attend(
+        x: torch.Tensor, w: Weights, cache: tuple[torch.Tensor, ...], turn: tuple[torch.Tensor, ...]
+    ) -> torch.Tensor:
         biases = w["qkv_bias"].split(splits) if "qkv_bias" in w else (None, None, None)
         parts = zip(w["qkv"].split(splits), biases, strict=True)
         query, key, value = (linear(x, m, b).view(batch, tokens, -1, width) for m, b in parts)

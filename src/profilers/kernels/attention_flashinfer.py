@@ -5,7 +5,16 @@ from typing import Any
 
 import torch
 
-from profilers.attentions import Pages, Sizes, attention_work, check_last, decode_cases, paged_caches, prefill_cases, sizes
+from profilers.attentions import (
+    Pages,
+    Sizes,
+    attention_work,
+    check_last,
+    decode_cases,
+    paged_caches,
+    prefill_cases,
+    sizes,
+)
 from profilers.bench import Bench
 from profilers.kernel import Case, Unsupported, Work, kernel
 from profilers.tensors import random

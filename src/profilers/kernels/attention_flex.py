@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-from profilers.attentions import Sizes, attention_work, check_last, decode_cases, prefill_cases, sizes
+from profilers.attentions import attention_work, check_last, decode_cases, prefill_cases, sizes
 from profilers.bench import Bench
 from profilers.kernel import Case, Work, kernel
 from profilers.plan import Plan

@@ -24,9 +24,7 @@ def _random_bytes(size: int, device: torch.device) -> torch.Tensor:
     return torch.randint(0, 256, (size,), dtype=torch.uint8, device=device)
 
 
-def _work(
-    pairs: list[tuple[torch.Tensor, torch.Tensor]], traffic: float, name: str, *, graph: bool = True
-) -> Work:
+def _work(pairs: list[tuple[torch.Tensor, torch.Tensor]], traffic: float, name: str, *, graph: bool = True) -> Work:
     """Copies of each pair's second to its first."""
 
     def check() -> float:
@@ -65,7 +63,10 @@ def hbm_read(case: Case, bench: Bench) -> Work:
     """Read alone, as weights and caches are: the sum of 16-bit numbers."""
     count = int(case.shape["bytes"]) // 2
     rows = max(1, count // 4096)
-    sources = [torch.ones(rows, count // rows, dtype=torch.bfloat16, device=bench.device) for _ in range(bench.copies(2.0 * count))]
+    sources = [
+        torch.ones(rows, count // rows, dtype=torch.bfloat16, device=bench.device)
+        for _ in range(bench.copies(2.0 * count))
+    ]
 
     def check() -> float:
         return abs(float(sources[-1].sum(dim=1, dtype=torch.float32)[0]) - count // rows)
@@ -111,5 +112,3 @@ def device_to_device(case: Case, bench: Bench) -> Work:
         other = torch.device("cuda", (bench.device.index + 1) % torch.cuda.device_count())
     source = _random_bytes(int(case.shape["bytes"]), bench.device)
     return _work([(torch.empty_like(source, device=other), source)], float(source.numel()), "peer copy", graph=False)
-
-

@@ -48,9 +48,7 @@ def decoder_for(shape: DecoderShape, bench: Bench, step: Step) -> Decoder:
     layers = fitting_layers(shape, bench, step)
     if layers < shape.dense_layers + 1:
         raise Unsupported(f"{shape.name}: not even {shape.dense_layers + 1} layers fit the free memory")
-    return Decoder(
-        shape.with_layers(layers), bench, sequences=step.sequences, capacity=step.history + step.new_tokens
-    )
+    return Decoder(shape.with_layers(layers), bench, sequences=step.sequences, capacity=step.history + step.new_tokens)
 
 
 @kernel("decoder.step", cases=_cases)

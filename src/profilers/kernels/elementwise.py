@@ -39,9 +39,14 @@ def _fused(operation: Operation, example: Sequence[torch.Tensor], bench: Bench) 
 
 
 def _work(
-    case: Case, bench: Bench, operation: Operation, inputs: Sequence[Sequence[torch.Tensor]], check: Callable[[], float],
-    moved: float, tolerance: float = 0.02,
-) -> Work:  # fmt: skip
+    case: Case,
+    bench: Bench,
+    operation: Operation,
+    inputs: Sequence[Sequence[torch.Tensor]],
+    check: Callable[[], float],
+    moved: float,
+    tolerance: float = 0.02,
+) -> Work:
     run, how = _fused(operation, inputs[0], bench)
     tokens, width = int(case.shape["tokens"]), int(case.shape["width"])
     return Work(

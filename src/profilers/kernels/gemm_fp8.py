@@ -59,7 +59,10 @@ def gemm_fp8(case: Case, bench: Bench) -> Work:
     return _work(case, bench, to_fp8, "scaled_mm per tensor")
 
 
-@kernel("gemm.fp8_row", cases=lambda plan: (c for c in _cases("gemm.fp8_row", False)(plan) if c.shape["n"] in (4096, 64, 128)))
+@kernel(
+    "gemm.fp8_row",
+    cases=lambda plan: (c for c in _cases("gemm.fp8_row", False)(plan) if c.shape["n"] in (4096, 64, 128)),
+)
 def gemm_fp8_row(case: Case, bench: Bench) -> Work:
     """A scale a token and an output channel."""
     _need_fp8(bench)

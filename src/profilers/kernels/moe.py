@@ -42,7 +42,12 @@ def route(logits: torch.Tensor, top_k: int) -> tuple[torch.Tensor, torch.Tensor]
 
 
 def apply_experts(
-    x: torch.Tensor, weight: torch.Tensor, index: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, grouped: Grouped
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    index: torch.Tensor,
+    gate_up: torch.Tensor,
+    down: torch.Tensor,
+    grouped: Grouped,
 ) -> torch.Tensor:
     """Send tokens to their experts and add up what comes back; nothing waits for the host.
 
@@ -72,7 +77,7 @@ def apply_experts(
 
 
 def grouped_bf16(rows: torch.Tensor, weights: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-    """torch's grouped product in BF16."""
+    """Torch's grouped product in BF16."""
     product: torch.Tensor = torch._grouped_mm(rows, weights, offs=ends)
     return product
 

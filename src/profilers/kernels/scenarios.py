@@ -116,7 +116,9 @@ def users(case: Case, bench: Bench) -> Reading:
 
 @kernel(
     "scenario.prefill_stall",
-    cases=lambda p: _cases("scenario.prefill_stall", "Qwen/Qwen2.5-7B", p, _styles(p, tokens=32768, chunk=8192 if p.toy else 512)),
+    cases=lambda p: _cases(
+        "scenario.prefill_stall", "Qwen/Qwen2.5-7B", p, _styles(p, tokens=32768, chunk=8192 if p.toy else 512)
+    ),
 )
 def prefill_stall(case: Case, bench: Bench) -> Reading:
     """The gap that a decoding user sees while another's prompt is prefilled: whole, and in chunks."""
