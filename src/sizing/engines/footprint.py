@@ -15,7 +15,7 @@ def sampler_bytes(rank: Rank, bytes_per_entry: float) -> float:
     return rank.max_num_seqs * rank.model.vocab_size * bytes_per_entry
 
 
-def hidden_bytes(rank: Rank, copies: float = 2.0) -> float:
+def hidden_bytes(rank: Rank, copies: float = 1.6) -> float:
     """Residual stream of a step's tokens, held while sampling. [byte]"""
     return copies * rank.max_num_batched_tokens * rank.model.hidden_size * rank.sixteen_bit_bytes
 

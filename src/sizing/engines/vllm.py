@@ -23,8 +23,8 @@ LARGE_CARD_BYTES = 70 * GIB
 
 #: Bytes for each logit of a full batch while sampling: 16-bit logits, their fp32 copy, probabilities and
 #: random draws (14), and with PyTorch's top-k/top-p also sorted values, 64-bit indices and sums (24 more).
-SAMPLER_FUSED_BYTES = 14.4
-SAMPLER_SORTING_BYTES = 37.9
+SAMPLER_FUSED_BYTES = 14.55
+SAMPLER_SORTING_BYTES = 38.1
 #: Encoder outputs and profiled images of multimodal models [GiB].
 ENCODER_GIB = 0.2
 #: Non-torch memory [GiB]: one GPU, several GPUs (NCCL, custom all-reduce); from 0.17 on fused all-reduce too.

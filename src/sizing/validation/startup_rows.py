@@ -99,7 +99,7 @@ def family(model: Model) -> str:
 
 def _gpu(text: str) -> tuple[Gpu | None, str]:
     """Accelerator of a row, remarks in brackets and behind a semicolon left out."""
-    plain = re.sub(r"\(.*?\)", " ", text.split(";")[0])
+    plain = re.sub(r"\(.*?\)", " ", text).split(";")[0]
     plain = re.sub(r"\b(per author|class)\b", " ", plain).strip() or text.strip()
     if plain.lower() in NOTHING:
         return None, "GPU not stated: no KV room"
