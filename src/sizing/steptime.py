@@ -92,13 +92,22 @@ class StepModel:
         step = self._step(decode_batch, context_tokens, prefill_tokens, prefill_attention, prefill_sequences)
         if self.calibration.ideal:
             return self._ideal_s(step)
+        return self._with_engine_s(self.kernels_s(step), step)
+
+    def kernels_s(self, step: Step) -> Seconds:
+        """Time of a step's kernels, the engine's own left out. [s]
+
+        Parameters
+        ----------
+        step
+            What is computed.
+        """
         total = self._once_a_token_s(step)
+        decodes, prefills = bool(np.any(step.batch > 0)), bool(np.any(step.new > 0))
         for op in self.operations:
-            if (op.phase == "decode" and np.any(step.batch > 0)) or (
-                op.phase == "prefill" and np.any(step.new > 0)
-            ):
+            if (op.phase == "decode" and decodes) or (op.phase == "prefill" and prefills):
                 total = total + seconds(op, step, self.gpu, self._kernels)
-        return self._with_engine_s(total, step)
+        return total
 
     def decode_s(self, batch: ArrayLike, context_tokens: ArrayLike) -> Seconds:
         """Time of one decode step of a batch at a mean context. [s]
@@ -112,9 +121,7 @@ class StepModel:
         """
         return self.step_s(batch, np.asarray(batch, dtype=float) * np.asarray(context_tokens, dtype=float))
 
-    def prefill_s(
-        self, tokens: ArrayLike, history_tokens: ArrayLike = 0.0, sequences: ArrayLike = 1.0
-    ) -> Seconds:
+    def prefill_s(self, tokens: ArrayLike, history_tokens: ArrayLike = 0.0, sequences: ArrayLike = 1.0) -> Seconds:
         """Time of one step that prefills and does nothing else. [s]
 
         Parameters
@@ -184,9 +191,7 @@ class StepModel:
 
     @cached_property
     def _cache_bytes_per_token(self) -> float:
-        return self.deployment.model.kv_bytes_per_token(
-            self.deployment.formats.kv, self.deployment.parallelism.tp
-        )
+        return self.deployment.model.kv_bytes_per_token(self.deployment.formats.kv, self.deployment.parallelism.tp)
 
     # -- rooflines ----------------------------------------------------------------------------------------
 
@@ -263,17 +268,13 @@ class StepModel:
               prefill_attention: float = 0.0) -> str:  # fmt: skip
         """What most of a step's time is bound by: memory, compute, latency, links or engine."""
         total: dict[str, float] = {}
-        for _, time_s, bound in self.breakdown(
-            decode_batch, context_tokens, prefill_tokens, prefill_attention
-        ):
+        for _, time_s, bound in self.breakdown(decode_batch, context_tokens, prefill_tokens, prefill_attention):
             total[bound] = total.get(bound, 0.0) + time_s
         return max(total, key=lambda name: total[name]) if total else "nothing"
 
     # -- tables -------------------------------------------------------------------------------------------
 
-    def table(
-        self, max_tokens: float = 16384, max_batch: float = 512, max_context: float = 32768
-    ) -> StepTable:
+    def table(self, max_tokens: float = 16384, max_batch: float = 512, max_context: float = 32768) -> StepTable:
         """The model as arrays, for compiled loops.
 
         Parameters
@@ -329,9 +330,7 @@ class StepModel:
 
     def _attention_s(self, phase: str, step: Step) -> Seconds:
         if self.calibration.ideal:
-            return self._ideal_s(
-                replace(step, tokens=np.zeros_like(step.tokens), rows=np.zeros_like(step.rows))
-            )
+            return self._ideal_s(replace(step, tokens=np.zeros_like(step.tokens), rows=np.zeros_like(step.rows)))
         total: Seconds = np.zeros_like(step.tokens)
         for op in self.operations:
             if op.phase == phase:

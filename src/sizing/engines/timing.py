@@ -8,7 +8,7 @@ from typing import Any
 
 CONSTANTS = (
     "step_s", "sequence_s", "prefill_step_s", "prefill_token_s", "first_token_s",
-    "memory_scale", "compute_scale", "link_scale", "scale", "launch_s", "cache_copies",
+    "memory_scale", "compute_scale", "link_scale", "scale", "launch_s", "cache_copies", "first_token_steps",
 )  # fmt: skip
 """Names that a table of ``data/engines.toml`` may give: value and spread (log-sigma)."""
 
@@ -31,6 +31,8 @@ class Scheduling:
         Whether equal requests stay in step with each other, wave after wave, or drift apart.
     drafts, accepted
         Tokens drafted a step by speculative decoding, and tokens that a step yields. [token]
+    first_token_steps
+        Decode steps that pass until a first token that is ready reaches the client. [step]
     """
 
     token_budget: float = 8192.0
@@ -40,6 +42,7 @@ class Scheduling:
     lockstep: bool = False
     drafts: float = 0.0
     accepted: float = 1.0
+    first_token_steps: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +59,8 @@ class EngineTiming:
         Constants and their log-sigma. [unit in the name], [1]
     residual
         Log-sigma of measured over predicted: ``tpot``, ``ttft``, ``rate``. [1]
-    of, until
-        Of a record that stands for the older releases of another engine, below a version.
+    of, since, until
+        Of a record that stands for older releases of another engine: from one version, and below another.
     """
 
     name: str
@@ -71,6 +74,7 @@ class EngineTiming:
     reserves_output: bool = False
     lockstep: bool = False
     of: str = ""
+    since: tuple[int, ...] = ()
     until: tuple[int, ...] = ()
     basis: str = "assumed"
     source: str = ""
@@ -91,13 +95,15 @@ class EngineTiming:
         accepted = (1.0 - acceptance ** (drafts + 1.0)) / (1.0 - acceptance)
         return Scheduling(
             token_budget=token_budget, mixed=self.mixed, chunked=self.chunked, drafts=drafts, accepted=accepted,
+            first_token_steps=self.values.get("first_token_steps", 0.0),
             reserves_output=self.reserves_output,
             lockstep=self.lockstep,
         )  # fmt: skip
 
 
 @lru_cache(maxsize=1)
-def _tables() -> dict[str, EngineTiming]:
+def engine_timings() -> dict[str, EngineTiming]:
+    """Every record of ``data/engines.toml`` by name."""
     import tomllib
 
     from sizing.catalog.files import data_file
@@ -126,6 +132,7 @@ def _made(name: str, table: dict[str, Any]) -> EngineTiming:
         basis=table["basis"],
         source=table["source"],
         of=table.get("of", ""),
+        since=tuple(table.get("since", ())),
         until=tuple(table.get("until", ())),
     )  # fmt: skip
 
@@ -145,18 +152,20 @@ def engine_timing(name: str | None, version: str | None = None) -> EngineTiming:
     aliases = _aliases()
     found = [alias for alias in aliases if alias and asked.startswith(alias)]
     if not found and asked not in aliases:
-        return replace(_tables()["generic"], known=False)
-    return _of_version(_tables()[aliases[max(found, key=len, default=asked)]], version)
+        return replace(engine_timings()["generic"], known=False)
+    return _of_version(engine_timings()[aliases[max(found, key=len, default=asked)]], version)
 
 
 def _of_version(newest: EngineTiming, version: str | None) -> EngineTiming:
     from sizing.engines.record import Version
 
     text = re.sub(r"\b(20\d\d)(?!-?\d)", r"\1-06", version or "")
+    if any(int(year) >= 2026 for year in re.findall(r"\b(20\d\d)", text)):
+        return newest
     parsed = Version.parse(re.sub(r"\b(20\d\d)(\d\d)(\d\d)\b", r"\1-\2-\3", text))
-    older = [record for record in _tables().values() if record.of == newest.name]
+    older = [record for record in engine_timings().values() if record.of == newest.name]
     for record in sorted(older, key=lambda r: r.until):
         legacy = parsed.legacy if newest.name == "vllm" else None
-        if legacy or (legacy is None and parsed.number and parsed.number < record.until):
+        if legacy or (legacy is None and record.since <= parsed.number < record.until and parsed.number):
             return record
     return newest

@@ -88,9 +88,7 @@ def _layer(layer: Layer, at: _Layout) -> Iterator[Operation]:
     yield from _feed_forward(layer, at)
 
 
-def _products(
-    linears: tuple[Linear, ...], at: _Layout, tp: int, share: float, part: str
-) -> Iterator[Operation]:
+def _products(linears: tuple[Linear, ...], at: _Layout, tp: int, share: float, part: str) -> Iterator[Operation]:
     """Matrix products, those that engines fuse as one."""
 
     def key(linear: Linear) -> str:
@@ -150,9 +148,7 @@ def _cores(mixer: Mixer, at: _Layout, share: float) -> Iterator[Operation]:
         if mixer.attended_tokens:
             core = replace(core, window=float(mixer.attended_tokens), chunked=False)
         yield core
-        yield replace(
-            core, name="attention.prefill", family="attention_prefill", phase="prefill", share=share
-        )
+        yield replace(core, name="attention.prefill", family="attention_prefill", phase="prefill", share=share)
     if mixer.index_heads:
         index = Operation(name="attention.index_decode", family="indexer", phase="decode", share=decode,
                           heads=float(mixer.index_heads), head_dim=float(mixer.index_dim),
@@ -186,9 +182,7 @@ def _feed_forward(layer: Layer, at: _Layout) -> Iterator[Operation]:
     if experts:
         yield from _experts(experts, block.experts, block.top_k, at)
     if at.group > 1 and not (experts and at.dp > 1):
-        yield Operation(
-            name="mlp.all_reduce", family="all_reduce", token_bytes=2.0 * hidden, gpus=at.tp, share=share
-        )
+        yield Operation(name="mlp.all_reduce", family="all_reduce", token_bytes=2.0 * hidden, gpus=at.tp, share=share)
 
 
 def _experts(linears: tuple[Linear, ...], experts: int, top_k: int, at: _Layout) -> Iterator[Operation]:

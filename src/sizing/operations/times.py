@@ -102,9 +102,7 @@ def _mla_decode(op: Operation, step: Step, gpu: Gpu, cal: Calibration) -> Array:
 def _mla_prefill(op: Operation, step: Step, gpu: Gpu, cal: Calibration) -> Array:
     new = step.new * op.share
     pairs = seen_in_prefill(step.new, step.pairs, step.sequences, op.window) * op.share
-    time_s = roofline.mla_prefill_s(
-        new, pairs, op.heads, op.head_dim, op.value_dim, gpu, cal, sequences=step.sequences
-    )
+    time_s = roofline.mla_prefill_s(new, pairs, op.heads, op.head_dim, op.value_dim, gpu, cal, sequences=step.sequences)
     return np.where(new > 0, time_s, 0.0)
 
 
@@ -134,9 +132,7 @@ def _all_gather(op: Operation, step: Step, gpu: Gpu, cal: Calibration) -> Array:
 
 
 def _all_to_all(op: Operation, step: Step, gpu: Gpu, cal: Calibration) -> Array:
-    return collectives.all_to_all_s(
-        driver(op, step), op.n, op.top_k, op.gpus, gpu, cal, element_bytes=op.token_bytes
-    )
+    return collectives.all_to_all_s(driver(op, step), op.n, op.top_k, op.gpus, gpu, cal, element_bytes=op.token_bytes)
 
 
 def _point_to_point(op: Operation, step: Step, gpu: Gpu, cal: Calibration) -> Array:

@@ -21,9 +21,7 @@ def weight_bytes(operation: Operation) -> float:
     if operation.family == "gemm":
         return operation.count * operation.n * operation.k * size
     if operation.family == "moe":
-        return (
-            operation.count * operation.local_experts * operation.matrices * operation.n * operation.k * size
-        )
+        return operation.count * operation.local_experts * operation.matrices * operation.n * operation.k * size
     return 0.0
 
 

@@ -119,13 +119,13 @@ def run_curve(steps: StepModel, lengths: Lengths, scheduling: Scheduling, most: 
         return stall, rate, tpot, own
 
     group: Values | float = min(together, max(most, 1.0)) if in_step else 1.0
-    stall, rate, tpot, own = at(group)
+    _, rate, tpot, own = at(group)
     if not in_step and together > 1.0:
         for _ in range(3):
             group = np.clip(1.0 + others * rate * (decode_s + own) / 2.0, 1.0, together)
-            stall, rate, tpot, own = at(group)
+            _, rate, tpot, own = at(group)
     start = chunks * own + _wait_s(rate, own, decode_s, chunks, others, in_step, most, full_s / together)
-    start = start + steps.engine.first_token_s
+    start = start + steps.engine.first_token_s + scheduling.first_token_steps * decode_s
     return Curve(decoding=decoding, rate_per_s=rate, tpot_s=tpot, start_s=start,
                  active=decoding + rate * start, full_step_s=full_s)  # fmt: skip
 

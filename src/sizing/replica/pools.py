@@ -67,10 +67,12 @@ def predict_pools(
     use = np.minimum(rate * service, 0.9995)
     moved = lengths.input_tokens * decode.deployment.model.kv_bytes_per_token(decode.deployment.formats.kv)
     start = alone_s + use * service / (2.0 * (1.0 - use)) + moved / transfer_bytes_per_s + tpot
-    start = start + prefill.engine.first_token_s
+    start = start + prefill.engine.first_token_s + scheduling.first_token_steps * tpot
     rate = np.minimum(rate, 0.9995 / service)
-    curve = Curve(decoding=decoding, rate_per_s=rate, tpot_s=np.broadcast_to(tpot, rate.shape), start_s=start,
-                  active=takers * decoding + rate * start, full_step_s=np.broadcast_to(full_s / chunks, rate.shape))  # fmt: skip
+    curve = Curve(
+        decoding=decoding, rate_per_s=rate, tpot_s=np.broadcast_to(tpot, rate.shape), start_s=start,
+        active=takers * decoding + rate * start, full_step_s=np.broadcast_to(full_s / chunks, rate.shape),
+    )  # fmt: skip
     state: State = {"waiting": 0.0, "limited_by": "load", "kv_short": False}
     if isinstance(load, OpenLoop) and np.isfinite(load.request_rate_per_s):
         found = curve_at(curve, curve.rate_per_s, load.request_rate_per_s)

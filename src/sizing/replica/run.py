@@ -145,9 +145,10 @@ def _waves(steps: StepModel, active: float, users: float, requests: float | None
     needed = active / count
     decode_s = np.ravel(decode_tokens_s(steps, one * active, lengths, scheduling))
     output = max(lengths.output_tokens - 1.0, 1e-9)
-    start = full_s * (needed + 1.0) / 2.0 + np.ravel(steps.engine.first_token_s)
+    after = np.ravel(steps.engine.first_token_s) + scheduling.first_token_steps * decode_s
+    start = full_s * (needed + 1.0) / 2.0 + after
     tpot = decode_s + full_s * (needed - 1.0) / 2.0 / output
-    rate = active / (full_s * needed + np.ravel(steps.engine.first_token_s) + output * decode_s)
+    rate = active / (full_s * needed + after + output * decode_s)
     queue = (users - active) / rate * max(1.0 - active / max(requests or 10.0 * users, 1.0), 0.0)
     found = {"decoding": active + 0.0 * rate, "rate_per_s": rate, "tpot_s": tpot, "start_s": start,
              "full_step_s": full_s, "active": active + 0.0 * rate, "ttft_s": start + queue}  # fmt: skip

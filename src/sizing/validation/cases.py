@@ -396,7 +396,8 @@ def read_case(row: Mapping[str, str], configs: Path | None = None) -> Case:
 def _version(row: Mapping[str, str]) -> str:
     """Version as stated, or the date of the run."""
     text = row["engine_version"].strip()
-    return text if re.search(r"\d+\.\d+|\bV[01]\b", text) else row["date_or_version"].strip()
+    date = row["date_or_version"].strip()
+    return f"{text} {date}" if re.search(r"\d+\.\d+|\bV[01]\b", text) else date
 
 
 def _memory_version(row: Mapping[str, str], timing: EngineTiming) -> str | None:

@@ -1,8 +1,8 @@
 """Measured serving runs, predicted row by row through the planner's own path."""
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from sizing.memory import MemoryBudget, memory_budget
 from sizing.replica.pools import predict_pools
 from sizing.replica.run import ClosedLoop, Estimate, Room, Run, kv_requests, predict_run
 from sizing.steptime import StepModel, nominal_and_draws, step_model, with_engine
-from sizing.validation.cases import INPUTS, Case, Pools, read_case, shared_load
+from sizing.validation.cases import INPUTS, Case, read_case, shared_load
 
 DRAWS = 32
 """Joint draws of the constants behind each error bar. [1]"""
@@ -95,18 +95,32 @@ def read_rows(file: Path | None = None) -> list[dict[str, str]]:
 
 
 @lru_cache(maxsize=512)
-def _calibrated(gpu_id: str, kernels: str, name: str) -> Calibration:
+def _kernels(gpu_id: str, kernels: str, name: str) -> Calibration:
     from sizing.catalog import gpu
 
     return calibration(name, gpu(gpu_id), kernels)
 
 
+def calibrated(gpu_id: str, timing: EngineTiming, name: str = "measured") -> Calibration:
+    """Constants of a GPU with an engine's own time.
+
+    Parameters
+    ----------
+    gpu_id
+        In the catalogue.
+    timing
+        The engine's record.
+    name
+        Calibration.
+    """
+    return with_engine(_kernels(gpu_id, timing.kernels, name), timing)
+
+
 @lru_cache(maxsize=512)
 def _drawn(gpu_id: str, timing_name: str, name: str, draws: int) -> Calibration:
-    from sizing.engines.timing import engine_timing
+    from sizing.engines.timing import engine_timings
 
-    timing = engine_timing(timing_name)
-    known = with_engine(_calibrated(gpu_id, timing.kernels, name), timing)
+    known = calibrated(gpu_id, engine_timings()[timing_name], name)
     return nominal_and_draws(known, draws) if draws else known
 
 
@@ -168,36 +182,40 @@ def predict_case(case: Case, name: str = "measured", draws: int = DRAWS) -> Run:
     draws
         Joint draws behind the error bars. [1]
     """
+    return predict_with(case, lambda deployment: steps_of(deployment, case.timing, name, draws))
+
+
+def predict_with(case: Case, steps_for: Callable[[Deployment], StepModel]) -> Run:
+    """The run that a case describes, with step models from elsewhere.
+
+    Parameters
+    ----------
+    case
+        The question.
+    steps_for
+        Gives the step model of a deployment.
+    """
     deployment = case.deployment
     settings = deployment.settings
     defaults = engine_record(settings.engine, settings.version).defaults(
         deployment.model, deployment.gpu, deployment.parallelism.tp
     )
-    scheduling = case.timing.scheduling(
-        float(settings.max_num_batched_tokens or max(defaults.max_num_batched_tokens, 8192)), case.drafts
-    )
+    budget = float(settings.max_num_batched_tokens or max(defaults.max_num_batched_tokens, 8192))
+    scheduling = case.timing.scheduling(budget, case.drafts)
     wider = 1.0 + 0.25 * len(case.assumptions)
     spread = {metric: sigma * wider for metric, sigma in case.timing.residual.items()}
-    steps = steps_of(deployment, case.timing, name, draws)
-    load = shared_load(case.load, case.replicas)
     if case.pools:
-        return _pooled(case, case.pools, steps, name, draws, spread)
+        prefill = steps_for(replace(deployment, parallelism=case.pools.prefill))
+        workers = (case.pools.prefill_workers, case.pools.decode_workers)
+        return predict_pools(prefill, steps_for(deployment), workers, case.load, case.lengths, scheduling,
+                             spread=spread)  # fmt: skip
+    load = shared_load(case.load, case.replicas)
     fit = kv_requests(budget_of(deployment), case.lengths, scheduling)
     limit = float(settings.max_num_seqs or max(defaults.max_num_seqs, 256))
     if isinstance(load, ClosedLoop):
         limit = max(limit, load.users)
-    return predict_run(steps, Room(kv_requests=max(fit, 1.0), max_num_seqs=limit), load, case.lengths, scheduling,
-                       spread=spread)  # fmt: skip
-
-
-def _pooled(case: Case, pools: Pools, decode: StepModel, name: str, draws: int, spread: dict[str, float]) -> Run:
-    from dataclasses import replace
-
-    giver = replace(case.deployment, parallelism=pools.prefill)
-    prefill = steps_of(giver, case.timing, name, draws)
-    scheduling = case.timing.scheduling(8192.0, case.drafts)
-    return predict_pools(prefill, decode, (pools.prefill_workers, pools.decode_workers), case.load, case.lengths,
-                         scheduling, spread=spread)  # fmt: skip
+    room = Room(kv_requests=max(fit, 1.0), max_num_seqs=limit)
+    return predict_run(steps_for(deployment), room, load, case.lengths, scheduling, spread=spread)
 
 
 def predict_row(
