@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 import numba
 
@@ -60,11 +60,45 @@ def cache_folder() -> str:
 _FOLDER = cache_folder()
 
 
-def compiled(function: Function) -> Function:
-    """Compile a kernel when it is first called; later processes load it from the cache folder."""
+def _compiled_type(hint: Any) -> str:
+    """The compiled type of an annotation."""
+    if hint is None or hint is type(None):
+        return "void"
+    if get_origin(hint) is tuple:
+        return f"Tuple(({', '.join(_compiled_type(item) for item in get_args(hint))}))"
+    for item in getattr(hint, "__metadata__", ()):
+        return str(item)
+    return {int: "int64", float: "float64", bool: "boolean"}[hint]
+
+
+def compiled(function: Function, *, entry: bool = False) -> Function:
+    """Compile a kernel for the types it is annotated with; later processes load it from the cache folder.
+
+    Only an ``entry`` can be called from Python; the others save what that takes to compile.
+    """
+    hints = dict(function.__annotations__)
+    result = _compiled_type(hints.pop("return"))
+    signature = f"{result}({', '.join(_compiled_type(hint) for hint in hints.values())})"
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = _FOLDER
     try:
-        return cast(Function, numba.njit(cache=bool(_FOLDER), nogil=True)(function))
+        decorate = numba.njit(
+            signature, cache=bool(_FOLDER), nogil=True, error_model="numpy", _nrt=False,
+            no_cpython_wrapper=not entry, no_cfunc_wrapper=True,
+        )  # fmt: skip
+        return cast(Function, decorate(function))
     finally:
         numba.config.CACHE_DIR = before
+
+
+def entry(function: Function) -> Function:
+    """Compile a kernel that Python calls."""
+    return compiled(function, entry=True)
+
+
+def inlined(function: Function) -> Function:
+    """Paste a function into the kernels that call it.
+
+    A kernel is compiled together with all that it calls, so each level of calls costs compile time again.
+    """
+    return cast(Function, numba.njit(inline="always")(function))

@@ -4,254 +4,323 @@ A router sees the completions strictly before an arrival; a step sees the arriva
 arrival at an idle replica makes an empty step at that instant, so that simultaneous arrivals are batched.
 """
 
-from sizing.simulator import layout as at
-from sizing.simulator.compiler import compiled
+from sizing.simulator.compiler import compiled, entry
 from sizing.simulator.engine import advance, present
-from sizing.simulator.layout import Floats, Ints, Offsets, Small
+from sizing.simulator.layout import (
+    ARRIVAL,
+    CHAIN,
+    DECODE,
+    DOWN,
+    DRAIN,
+    DRAINING,
+    DRAW,
+    END,
+    ESTIMATE,
+    FIRST_ROW,
+    GENERATED,
+    HEAP,
+    HELD_HEAD,
+    HELD_TAIL,
+    IDLE,
+    LEAST_LOADED,
+    MIXED,
+    NEVER,
+    NEXT,
+    NEXT_ARRIVAL,
+    NEXT_EVENT,
+    NULL,
+    OUTPUT,
+    PHASE,
+    PREEMPTED,
+    PRESENT,
+    PROMPT,
+    P_ARENA,
+    P_ARRIVALS,
+    P_BLOCK,
+    P_CHAINED,
+    P_CLASSES,
+    P_EVENTS,
+    P_FLEET,
+    P_HEAP,
+    P_HORIZON,
+    P_LOAD_TOKENS,
+    P_MOST_RUNNING,
+    P_ORDER,
+    P_PARENT,
+    P_QUEUE,
+    P_REPLICAS,
+    P_ROUTER,
+    P_SLOT,
+    P_UP,
+    RANDOM,
+    REPLICA,
+    ROUND_ROBIN,
+    ROW,
+    SHARED,
+    START,
+    STATE,
+    STEP,
+    STICKY,
+    S_AFTER,
+    S_FINISH,
+    TURN,
+    UP,
+    WAITING_TOKENS,
+    WORKING,
+    Floats,
+    IntRows,
+    Ints,
+    Small,
+    SmallRows,
+)
 from sizing.simulator.prefixcache import find
 from sizing.simulator.slots import queue_back, reset
 
 
 @compiled
-def list_up(s: Ints, w: Small, o: Offsets) -> int:
+def list_up(s: Ints, w: Small) -> int:
     """List the replicas that take requests; returns their number."""
     count = 0
-    for r in range(o.replicas):
-        if s[r * at.ROW + at.STATE] == at.UP:
-            w[o.up + 1 + count] = r
+    for r in range(s[P_REPLICAS]):
+        if s[FIRST_ROW + r * ROW + STATE] == UP:
+            w[s[P_UP] + 1 + count] = r
             count += 1
-    w[o.up] = count
+    w[s[P_UP]] = count
     return count
 
 
 @compiled
-def uncached(w: Small, q: Small, o: Offsets, r: int, i: int) -> int:
+def uncached(s: Ints, w: Small, q: SmallRows, r: int, i: int) -> int:
     """Prompt tokens of a request that a replica would have to compute."""
-    total = q[i, at.PROMPT] + q[i, at.GENERATED]
-    if q[i, at.CHAIN] < 0:
+    total = q[i, PROMPT] + q[i, GENERATED]
+    if q[i, CHAIN] < 0:
         return total
-    limit = min(q[i, at.SHARED], total - 1) // o.block
-    return total - find(w, o, r, q[i, at.CHAIN], limit)[1] * o.block
+    limit = min(q[i, SHARED], total - 1) // s[P_BLOCK]
+    return total - find(s, w, r, q[i, CHAIN], limit)[1] * s[P_BLOCK]
 
 
 @compiled
-def route(s: Ints, w: Small, q: Small, o: Offsets, i: int) -> int:
+def route(s: Ints, w: Small, q: SmallRows, i: int) -> int:
     """Choose a replica among those that are up."""
-    count = w[o.up]
-    shift = q[i, at.DRAW] % count
-    if count == 1 or o.router == at.RANDOM:
-        return w[o.up + 1 + shift]
-    if o.router == at.ROUND_ROBIN:
-        turn = s[o.fleet + at.TURN]
-        s[o.fleet + at.TURN] = turn + 1
-        return w[o.up + 1 + turn % count]
-    if o.router == at.STICKY:
-        chain = q[i, at.CHAIN]
-        while chain >= 0 and w[o.parent + chain] >= 0:
-            chain = w[o.parent + chain]
-        return w[o.up + 1 + (shift if chain < 0 else chain % count)]
-    best, least = -1, at.NEVER
+    count = w[s[P_UP]]
+    shift = q[i, DRAW] % count
+    if count == 1 or s[P_ROUTER] == RANDOM:
+        return w[s[P_UP] + 1 + shift]
+    if s[P_ROUTER] == ROUND_ROBIN:
+        turn = s[s[P_FLEET] + TURN]
+        s[s[P_FLEET] + TURN] = turn + 1
+        return w[s[P_UP] + 1 + turn % count]
+    if s[P_ROUTER] == STICKY:
+        chain = q[i, CHAIN]
+        while chain >= 0 and w[s[P_PARENT] + chain] >= 0:
+            chain = w[s[P_PARENT] + chain]
+        return w[s[P_UP] + 1 + (shift if chain < 0 else chain % count)]
+    best, least = -1, NEVER
     for k in range(count):
-        r = w[o.up + 1 + (k + shift) % count]
-        if o.router == at.LEAST_LOADED:
-            load = s[r * at.ROW + at.PRESENT]
+        r = w[s[P_UP] + 1 + (k + shift) % count]
+        if s[P_ROUTER] == LEAST_LOADED:
+            load = s[FIRST_ROW + r * ROW + PRESENT]
         else:
-            load = s[r * at.ROW + at.WAITING_TOKENS] + o.load_tokens * s[r * at.ROW + at.PRESENT]
-            load += uncached(w, q, o, r, i)
+            load = s[FIRST_ROW + r * ROW + WAITING_TOKENS] + s[P_LOAD_TOKENS] * s[FIRST_ROW + r * ROW + PRESENT]
+            load += uncached(s, w, q, r, i)
         if load < least:
             best, least = r, load
     return best
 
 
 @compiled
-def hand_over(s: Ints, w: Small, q: Small, f: Floats, o: Offsets, i: int, r: int, time: int) -> None:
+def hand_over(s: Ints, w: Small, q: SmallRows, f: Floats, i: int, r: int, time: int) -> None:
     """Put a request into a replica's queue."""
-    row = r * at.ROW
-    q[i, at.REPLICA] = r
-    q[i, at.ESTIMATE] = uncached(w, q, o, r, i)
-    queue_back(s, w, q, o, r, i)
-    present(s, f, o, r, time, 1)
-    if s[row + at.PHASE] == at.IDLE:
-        s[row + at.END], s[row + at.PHASE] = time, at.NULL
+    row = FIRST_ROW + r * ROW
+    q[i, REPLICA] = r
+    q[i, ESTIMATE] = uncached(s, w, q, r, i)
+    queue_back(s, w, q, r, i)
+    present(s, f, r, time, 1)
+    if s[row + PHASE] == IDLE:
+        s[row + END], s[row + PHASE] = time, NULL
 
 
 @compiled
-def dispatch(s: Ints, w: Small, q: Small, t: Ints, f: Floats, o: Offsets, i: int, time: int) -> None:
-    """Route a request, or hold it while no replica is up."""
-    if w[o.up] == 0:
-        q[i, at.NEXT] = -1
-        if s[o.fleet + at.HELD_TAIL] >= 0:
-            q[s[o.fleet + at.HELD_TAIL], at.NEXT] = i
+def dispatch(
+    s: Ints, w: Small, q: SmallRows, f: Floats, i: int, r: int, time: int
+) -> None:
+    """Hand a request to a replica (-1: let the router choose), or hold it while none is up."""
+    if w[s[P_UP]] == 0:
+        q[i, NEXT] = -1
+        if s[s[P_FLEET] + HELD_TAIL] >= 0:
+            q[s[s[P_FLEET] + HELD_TAIL], NEXT] = i
         else:
-            s[o.fleet + at.HELD_HEAD] = i
-        s[o.fleet + at.HELD_TAIL] = i
+            s[s[P_FLEET] + HELD_HEAD] = i
+        s[s[P_FLEET] + HELD_TAIL] = i
         return
-    stateless = o.router in (at.RANDOM, at.ROUND_ROBIN, at.STICKY)
-    r = -1
-    if stateless:
-        r = route(s, w, q, o, i)
-        if not o.chained and s[r * at.ROW + at.END] < time:
-            advance(s, w, q, t, f, o, r, time)
-    else:
-        if not o.chained:
-            for k in range(o.replicas):
-                if s[k * at.ROW + at.END] < time:
-                    advance(s, w, q, t, f, o, k, time)
-        r = route(s, w, q, o, i)
-    hand_over(s, w, q, f, o, i, r, time)
+    hand_over(s, w, q, f, i, r if r >= 0 else route(s, w, q, i), time)
 
 
 @compiled
-def evicted(s: Ints, w: Small, q: Small, o: Offsets, r: int) -> int:
+def evicted(s: Ints, w: Small, q: SmallRows, r: int) -> int:
     """Link every request of a failed replica, in order, and bring their progress up to date; the first."""
-    a, size = r * o.arena, o.most_running
-    base, done = a + o.slot, s[r * at.ROW + at.STEP]
-    if s[r * at.ROW + at.PHASE] != at.NULL:
+    a, size = r * s[P_ARENA], s[P_MOST_RUNNING]
+    base, done = a + s[P_SLOT], s[FIRST_ROW + r * ROW + STEP]
+    if s[FIRST_ROW + r * ROW + PHASE] != NULL:
         done -= 1  # the step in flight is lost
     head, tail = -1, -1
-    for k in range(o.classes):
-        slot = w[a + o.order + 2 * k]
+    for k in range(s[P_CLASSES]):
+        slot = w[a + s[P_ORDER] + 2 * k]
         while slot >= 0:
             i = w[base + slot]
-            last = w[base + at.S_FINISH * size + slot]
+            last = w[base + S_FINISH * size + slot]
             if last >= 0:
-                q[i, at.GENERATED] = q[i, at.OUTPUT] - (last - done)
-            q[i, at.PREEMPTED] += 1
+                q[i, GENERATED] = q[i, OUTPUT] - (last - done)
+            q[i, PREEMPTED] += 1
             if tail >= 0:
-                q[tail, at.NEXT] = i
+                q[tail, NEXT] = i
             else:
                 head = i
             tail = i
-            slot = w[base + at.S_AFTER * size + slot]
-    for k in range(o.classes):
-        i = w[a + o.queue + 2 * k]
+            slot = w[base + S_AFTER * size + slot]
+    for k in range(s[P_CLASSES]):
+        i = w[a + s[P_QUEUE] + 2 * k]
         if i >= 0:
             if tail >= 0:
-                q[tail, at.NEXT] = i
+                q[tail, NEXT] = i
             else:
                 head = i
-            tail = w[a + o.queue + 2 * k + 1]
+            tail = w[a + s[P_QUEUE] + 2 * k + 1]
     if tail >= 0:
-        q[tail, at.NEXT] = -1
+        q[tail, NEXT] = -1
     return head
 
 
 @compiled
 def happen(
-    s: Ints, w: Small, q: Small, t: Ints, f: Floats, o: Offsets, r: int, kind: int, time: int
+    s: Ints, w: Small, q: SmallRows, f: Floats, r: int, kind: int, time: int
 ) -> None:
     """A replica fails, starts, or takes no more requests."""
-    row = r * at.ROW
+    row = FIRST_ROW + r * ROW
     orphan = -1
-    if kind == at.START:
-        s[row + at.STATE] = at.UP
-    elif kind == at.DRAIN:
-        if s[row + at.STATE] == at.UP:
-            s[row + at.STATE] = at.DOWN if s[row + at.PHASE] == at.IDLE else at.DRAINING
-    elif s[row + at.STATE] != at.DOWN:
-        orphan = evicted(s, w, q, o, r)
-        present(s, f, o, r, time, -s[row + at.PRESENT])
-        if s[row + at.PHASE] == at.DECODE or s[row + at.PHASE] == at.MIXED:
-            s[row + at.WORKING] -= s[row + at.END] - time
-        reset(s, w, o, r)
-        s[row + at.STATE] = at.DOWN
-    list_up(s, w, o)
-    if w[o.up] > 0:
-        i = s[o.fleet + at.HELD_HEAD]
-        s[o.fleet + at.HELD_HEAD] = s[o.fleet + at.HELD_TAIL] = -1
+    if kind == START:
+        s[row + STATE] = UP
+    elif kind == DRAIN:
+        if s[row + STATE] == UP:
+            s[row + STATE] = DOWN if s[row + PHASE] == IDLE else DRAINING
+    elif s[row + STATE] != DOWN:
+        orphan = evicted(s, w, q, r)
+        present(s, f, r, time, -s[row + PRESENT])
+        if s[row + PHASE] == DECODE or s[row + PHASE] == MIXED:
+            s[row + WORKING] -= s[row + END] - time
+        reset(s, w, r)
+        s[row + STATE] = DOWN
+    list_up(s, w)
+    if w[s[P_UP]] > 0:
+        i = s[s[P_FLEET] + HELD_HEAD]
+        s[s[P_FLEET] + HELD_HEAD] = s[s[P_FLEET] + HELD_TAIL] = -1
         while i >= 0:
-            after = q[i, at.NEXT]
-            dispatch(s, w, q, t, f, o, i, time)
+            after = q[i, NEXT]
+            dispatch(s, w, q, f, i, -1, time)
             i = after
     while orphan >= 0:
-        after = q[orphan, at.NEXT]
-        dispatch(s, w, q, t, f, o, orphan, time)
+        after = q[orphan, NEXT]
+        dispatch(s, w, q, f, orphan, -1, time)
         orphan = after
 
 
 @compiled
-def pop_heap(s: Ints, t: Ints, o: Offsets) -> int:
+def earlier(t: IntRows, i: int, j: int) -> bool:
+    """Whether request ``i`` arrives before ``j``; simultaneous ones by number."""
+    return t[i, ARRIVAL] < t[j, ARRIVAL] or (t[i, ARRIVAL] == t[j, ARRIVAL] and i < j)
+
+
+@compiled
+def pop_heap(s: Ints, t: IntRows) -> None:
     """Take the earliest arrival out of the heap."""
-    first = s[o.heap]
-    size = s[o.fleet + at.HEAP] - 1
-    s[o.fleet + at.HEAP] = size
-    moved = s[o.heap + size]
-    when, k = t[moved, at.ARRIVAL], 0
+    size = s[s[P_FLEET] + HEAP] - 1
+    s[s[P_FLEET] + HEAP] = size
+    moved = s[s[P_HEAP] + size]
+    k = 0
     while 2 * k + 1 < size:
         child = 2 * k + 1
-        other = s[o.heap + child]
+        other = s[s[P_HEAP] + child]
         if child + 1 < size:
-            right = s[o.heap + child + 1]
-            if (t[right, at.ARRIVAL], right) < (t[other, at.ARRIVAL], other):
+            right = s[s[P_HEAP] + child + 1]
+            if earlier(t, right, other):
                 child, other = child + 1, right
-        if (when, moved) < (t[other, at.ARRIVAL], other):
+        if earlier(t, moved, other):
             break
-        s[o.heap + k] = other
+        s[s[P_HEAP] + k] = other
         k = child
-    s[o.heap + k] = moved
-    return first
+    s[s[P_HEAP] + k] = moved
 
 
 @compiled
-def step_chained(s: Ints, w: Small, q: Small, t: Ints, f: Floats, o: Offsets, limit: int) -> bool:
-    """Advance the replica whose step ends first, up to the next end of another; False when none is due."""
+def first_to_end(s: Ints, limit: int) -> tuple[int, int]:
+    """The replica whose step ends first before ``limit`` (-1: none), and how far it may go alone."""
     best, end, second, following = -1, limit, -1, limit
-    for r in range(o.replicas):
-        if s[r * at.ROW + at.END] < end:
+    for r in range(s[P_REPLICAS]):
+        own = s[FIRST_ROW + r * ROW + END]
+        if own < end:
             second, following = best, end
-            best, end = r, s[r * at.ROW + at.END]
-        elif s[r * at.ROW + at.END] < following:
-            second, following = r, s[r * at.ROW + at.END]
-    if best < 0:
-        return False
-    advance(s, w, q, t, f, o, best, following + 1 if second > best else following)
-    return True
+            best, end = r, own
+        elif own < following:
+            second, following = r, own
+    return best, following + 1 if second > best else following
 
 
-@compiled
-def initialise(s: Ints, w: Small, o: Offsets) -> None:
+@entry
+def initialise(s: Ints, w: Small) -> None:
     """Empty every replica and the fleet's lists."""
-    for r in range(o.replicas):
-        reset(s, w, o, r)
-        s[r * at.ROW + at.STEP] = 0
-    s[o.fleet + at.HELD_HEAD] = s[o.fleet + at.HELD_TAIL] = -1
-    list_up(s, w, o)
+    for r in range(s[P_REPLICAS]):
+        reset(s, w, r)
+        s[FIRST_ROW + r * ROW + STEP] = 0
+    s[s[P_FLEET] + HELD_HEAD] = s[s[P_FLEET] + HELD_TAIL] = -1
+    list_up(s, w)
 
 
 @compiled
-def run(s: Ints, w: Small, q: Small, t: Ints, f: Floats, e: Ints, o: Offsets, until: int) -> None:
+def next_arrival(s: Ints, t: IntRows, until: int) -> tuple[int, int, bool]:
+    """The next request by the clock or out of the heap: its number, its time, and whether it is the heap's."""
+    row = s[P_FLEET]
+    i = s[row + NEXT_ARRIVAL]
+    arrival = t[i, ARRIVAL] if i < until else NEVER
+    if s[row + HEAP] > 0:
+        j = s[s[P_HEAP]]
+        if t[j, ARRIVAL] <= arrival and (t[j, ARRIVAL] < arrival or j < i):
+            return j, t[j, ARRIVAL], True
+    return i, arrival, False
+
+
+@entry
+def run(s: Ints, w: Small, q: SmallRows, t: IntRows, f: Floats, e: IntRows, until: int) -> None:
     """Take in the arrivals up to number ``until``; after the last one run to the horizon."""
-    row = o.fleet
-    last = until >= o.arrivals
-    while True:
-        i = s[row + at.NEXT_ARRIVAL]
-        if i >= until and not last:
-            return
-        arrival = t[i, at.ARRIVAL] if i < until else at.NEVER
-        heap = s[row + at.HEAP] > 0
-        if heap and (t[s[o.heap], at.ARRIVAL], s[o.heap]) < (arrival, i):
-            arrival = t[s[o.heap], at.ARRIVAL]
-        else:
-            heap = False
-        k = s[row + at.NEXT_EVENT]
-        event = e[k, 0] if k < o.events else at.NEVER
-        now = min(arrival, event, o.horizon)
-        if o.chained and step_chained(s, w, q, t, f, o, now):
-            continue
-        if now >= o.horizon:
+    row = s[P_FLEET]
+    last = until >= s[P_ARRIVALS]
+    chained = s[P_CHAINED] > 0
+    alone = s[P_ROUTER] == RANDOM or s[P_ROUTER] == ROUND_ROBIN or s[P_ROUTER] == STICKY
+    while last or s[row + NEXT_ARRIVAL] < until:
+        i, arrival, waited = next_arrival(s, t, until)
+        k = s[row + NEXT_EVENT]
+        event = e[k, 0] if k < s[P_EVENTS] else NEVER
+        now = min(arrival, event, s[P_HORIZON])
+        low, high, limit, chosen = 0, s[P_REPLICAS], now, -1
+        if chained:
+            low, limit = first_to_end(s, now)
+            high = low + 1
+        elif alone and now == arrival and now < event and now < s[P_HORIZON] and w[s[P_UP]] > 0:
+            chosen = route(s, w, q, i)
+            low, high = chosen, chosen + 1
+        if low >= 0:
+            for r in range(low, high):
+                if s[FIRST_ROW + r * ROW + END] < limit:
+                    advance(s, w, q, t, f, r, limit)
+            if chained:
+                continue
+        if now >= s[P_HORIZON]:
             break
         if event <= arrival:
-            s[row + at.NEXT_EVENT] += 1
-            if not o.chained:
-                for r in range(o.replicas):
-                    advance(s, w, q, t, f, o, r, now)
-            happen(s, w, q, t, f, o, e[k, 1], e[k, 2], now)
+            s[row + NEXT_EVENT] += 1
+            happen(s, w, q, f, e[k, 1], e[k, 2], now)
             continue
-        if heap:
-            i = pop_heap(s, t, o)
+        if waited:
+            pop_heap(s, t)
         else:
-            s[row + at.NEXT_ARRIVAL] += 1
-        dispatch(s, w, q, t, f, o, i, now)
-    if not o.chained:
-        for r in range(o.replicas):
-            advance(s, w, q, t, f, o, r, o.horizon)
+            s[row + NEXT_ARRIVAL] += 1
+        dispatch(s, w, q, f, i, chosen, now)

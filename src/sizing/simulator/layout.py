@@ -1,10 +1,10 @@
-"""Memory layout of the compiled simulator: four packed arrays and the offsets into them.
+"""Memory layout of the compiled simulator: five packed arrays and the places in them.
 
 What made the difference between 1,400 and 100 ns a step is how few arrays the kernels pass around, so the
 whole state of a fleet lives in
 
-* ``s`` int64, one row of scalars a replica, then the scalars of the fleet, the histogram of token gaps and
-  the heap of arrivals that wait for a completion;
+* ``s`` int64: the parameters of the run, one row of scalars a replica, then the scalars of the fleet, the
+  histogram of token gaps and the heap of arrivals that wait for a completion;
 * ``w`` int32, one arena a replica (calendar of finishes, slots, queues, prefix cache), then the facts of
   the prefix tree;
 * ``q`` int32, one row a request: what it is and how far it got;
@@ -12,14 +12,17 @@ whole state of a fleet lives in
 * ``f`` float64, the step-time table and the time integrals.
 """
 
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-Ints: TypeAlias = NDArray[np.int64]
-Small: TypeAlias = NDArray[np.int32]
-Floats: TypeAlias = NDArray[np.float64]
+# Arrays of the kernels, each with its compiled type.
+Ints: TypeAlias = Annotated[NDArray[np.int64], "int64[::1]"]
+Small: TypeAlias = Annotated[NDArray[np.int32], "int32[::1]"]
+Floats: TypeAlias = Annotated[NDArray[np.float64], "float64[::1]"]
+SmallRows: TypeAlias = Annotated[NDArray[np.int32], "int32[:, ::1]"]
+IntRows: TypeAlias = Annotated[NDArray[np.int64], "int64[:, ::1]"]
 
 # --- scalars of a replica (row of s)
 END = 0  # end of the step in flight [ps]
@@ -58,7 +61,7 @@ FAIL, START, DRAIN = 0, 1, 2
 # --- routers
 RANDOM, ROUND_ROBIN, LEAST_LOADED, PREFIX_AWARE, STICKY = 0, 1, 2, 3, 4
 
-# --- scalars of the fleet (in s at Offsets.fleet)
+# --- scalars of the fleet (in s at P_FLEET)
 NEXT_ARRIVAL, NEXT_EVENT, TURN, HEAP, HELD_HEAD, HELD_TAIL, SPAWNED = 0, 1, 2, 3, 4, 5, 6
 FLEET_ROW = 8
 
@@ -74,67 +77,63 @@ FINE_GAP_PS = 25_000_000  # 25 us up to 0.2 s
 COARSE_GAP_PS = 4_000_000_000  # 4 ms beyond, up to 33 s
 
 
-class Offsets(NamedTuple):
-    """Sizes and places; all plain integers, so that kernels get them by value."""
-
-    replicas: int
-    arrivals: int  # requests with an arrival time; those that wait for a completion come after them
-    events: int
-    # rules
-    router: int
-    budget: int
-    most_running: int
-    block: int
-    blocks: int
-    reserved: int  # blocks reserved at admission, 0 for paging
-    ready: int  # requests arrive with their KV cache (decode pool)
-    chained: int  # arrivals that wait for a completion exist
-    load_tokens: int  # prefix-aware router: prompt tokens that one running request weighs
-    horizon: int
-    ring: int  # power of two above the longest output
-    classes: int
-    chains: int
-    # places in s
-    fleet: int
-    gaps: int
-    heap: int
-    # places in one replica's arena of w
-    arena: int
-    ring_head: int
-    ring_tail: int
-    slot: int  # twelve arrays of most_running, see the SLOT_* columns
-    grow: int
-    pool: int
-    order: int  # two per class: head, tail
-    queue: int  # two per class
-    cached: int
-    top: int
-    active: int
-    full: int
-    runs: int  # seven arrays of run_size
-    run_size: int
-    # places in w after the arenas
-    parent: int
-    start: int
-    up: int
-    # places in f
-    linear: int
-    knots: int  # contexts of the decode grid
-    knot_count: int
-    decode: int  # value and slope per batch and knot
-    prefill_q: int
-    prefill_q_count: int
-    prefill_c: int
-    prefill_c_count: int
-    prefill: int
-    costs: int
-    present: int  # time integral of requests present, per replica [request * s]
+# --- parameters, at the begin of s
+(
+    P_REPLICAS,
+    P_ARRIVALS,  # requests with an arrival time; those that wait for a completion come after them
+    P_EVENTS,
+    P_ROUTER,
+    P_BUDGET,
+    P_MOST_RUNNING,
+    P_BLOCK,
+    P_BLOCKS,
+    P_RESERVED,  # blocks reserved at admission, 0 for paging
+    P_READY,  # requests arrive with their KV cache (decode pool)
+    P_CHAINED,  # arrivals that wait for a completion exist
+    P_LOAD_TOKENS,  # prefix-aware router: prompt tokens that one running request weighs
+    P_HORIZON,
+    P_RING,  # power of two above the longest output
+    P_CLASSES,
+    P_CHAINS,
+    P_FLEET,
+    P_GAPS,
+    P_HEAP,
+    P_ARENA,
+    P_RING_HEAD,
+    P_RING_TAIL,
+    P_SLOT,  # twelve arrays of most_running, see the SLOT_* columns
+    P_GROW,
+    P_POOL,
+    P_ORDER,  # two per class: head, tail
+    P_QUEUE,  # two per class
+    P_CACHED,
+    P_TOP,
+    P_ACTIVE,
+    P_FULL,
+    P_RUNS,  # seven arrays of run_size
+    P_RUN_SIZE,
+    P_PARENT,
+    P_START,
+    P_UP,
+    P_LINEAR,
+    P_KNOTS,  # contexts of the decode grid
+    P_KNOT_COUNT,
+    P_DECODE,  # value and slope per batch and knot
+    P_PREFILL_Q,
+    P_PREFILL_Q_COUNT,
+    P_PREFILL_C,
+    P_PREFILL_C_COUNT,
+    P_PREFILL,
+    P_COSTS,
+    P_PRESENT,  # time integral of requests present, per replica [request * s]
+) = range(47)
+FIRST_ROW = 64  # where the rows of the replicas begin in s
 
 
-# --- arrays of a slot, each most_running long, at Offsets.slot
+# --- arrays of a slot, each most_running long, at P_SLOT
 S_REQUEST, S_JOIN, S_TOKENS, S_FINISH, S_NEXT, S_PREV, S_AFTER, S_BEFORE = range(8)
 S_HELD, S_CHAIN, S_MORE, S_LESS = 8, 9, 10, 11
 SLOT_ARRAYS = 12
-# --- arrays of a run of free blocks, each run_size long, at Offsets.runs
+# --- arrays of a run of free blocks, each run_size long, at P_RUNS
 R_CHAIN, R_LOW, R_HIGH, R_NEXT, R_PREV, R_DEEPER, R_SHALLOWER = range(7)
 RUN_ARRAYS = 7

@@ -21,11 +21,11 @@ class Packed:
 
     s: at.Ints
     w: at.Small
-    q: at.Small
-    t: at.Ints
+    q: at.SmallRows
+    t: at.IntRows
     f: at.Floats
-    e: at.Ints
-    o: at.Offsets
+    e: at.IntRows
+    parameters: dict[str, int]
     order: NDArray[np.int64]
 
 
@@ -79,7 +79,7 @@ def pack_steps(steps: StepTable, scheduler: Scheduler, cursor: Cursor) -> tuple[
     return places, np.concatenate(list(parts.values())).astype(np.float64)
 
 
-def pack_requests(requests: Requests, kept: NDArray[np.int64], draws: at.Small) -> tuple[at.Small, at.Ints]:
+def pack_requests(requests: Requests, kept: NDArray[np.int64], draws: at.Small) -> tuple[at.SmallRows, at.IntRows]:
     """Rows of requests ``kept``, in that order."""
     count = len(kept)
     q = np.zeros((count, at.COLUMNS), dtype=np.int32)
@@ -154,10 +154,10 @@ def pack(
     arena = _arena(scheduler, longest, classes, chains, blocks)
     cursor_w, cursor_s, cursor_f = Cursor(), Cursor(), Cursor()
     cursor_w.take(arena["arena"] * fleet.replicas)
-    cursor_s.take(at.ROW * fleet.replicas)
+    cursor_s.take(at.FIRST_ROW + at.ROW * fleet.replicas)
     table, values = pack_steps(steps, scheduler, cursor_f)
     reserved = -(-scheduler.longest_request_tokens // scheduler.block_tokens)
-    o = at.Offsets(
+    o = dict(
         replicas=fleet.replicas, arrivals=arrivals, events=len(fleet.events), router=ROUTERS.index(fleet.router),
         budget=scheduler.max_num_batched_tokens, most_running=scheduler.max_num_seqs,
         block=scheduler.block_tokens, blocks=blocks, reserved=0 if paged else reserved, ready=int(ready),
@@ -168,14 +168,16 @@ def pack(
         up=cursor_w.take(fleet.replicas + 1), present=cursor_f.take(fleet.replicas), **arena, **table,
     )  # fmt: skip
     w = np.zeros(cursor_w.size, dtype=np.int32)
-    w[o.parent : o.parent + chains] = -1
+    w[o["parent"] : o["parent"] + chains] = -1
     if chains and requests.chain_parent is not None and requests.chain_start_tokens is not None:
-        w[o.parent : o.parent + chains] = requests.chain_parent
-        w[o.start : o.start + chains] = requests.chain_start_tokens // scheduler.block_tokens
+        w[o["parent"] : o["parent"] + chains] = requests.chain_parent
+        w[o["start"] : o["start"] + chains] = requests.chain_start_tokens // scheduler.block_tokens
     s = np.zeros(cursor_s.size, dtype=np.int64)
-    s[at.STATE : at.ROW * fleet.replicas : at.ROW] = at.UP
-    for replica in fleet.down_at_start:
-        s[replica * at.ROW + at.STATE] = at.DOWN
+    for name, value in o.items():
+        s[getattr(at, f"P_{name.upper()}")] = value
+    states = s[at.FIRST_ROW : at.FIRST_ROW + at.ROW * fleet.replicas].reshape(-1, at.ROW)[:, at.STATE]
+    states[:] = at.UP
+    states[list(fleet.down_at_start)] = at.DOWN
     rows = sorted((int(to_ps(x.time_s)), k, x.replica, EVENT_KINDS[x.kind]) for k, x in enumerate(fleet.events))
     e = np.array([(a, c, d) for a, _, c, d in rows], dtype=np.int64).reshape(-1, 3)
     f = np.concatenate([values, np.zeros(fleet.replicas)])
@@ -199,9 +201,10 @@ def unpack(p: Packed, requests: Requests, steps: StepTable) -> Records:
     facts[kept] = p.q[:, [at.REPLICA, at.PREEMPTED, at.HIT]]
     status = np.full(count, REFUSED, dtype=np.int8)
     status[kept] = np.where(p.t[:, at.FINISH] >= 0, DONE, UNFINISHED)
-    rows = p.s[: at.ROW * p.o.replicas].reshape(-1, at.ROW)
-    if p.o.horizon < at.NEVER - 1:
-        end = p.o.horizon
+    o = p.parameters
+    rows = p.s[at.FIRST_ROW : at.FIRST_ROW + at.ROW * o["replicas"]].reshape(-1, at.ROW)
+    if o["horizon"] < at.NEVER - 1:
+        end = o["horizon"]
     else:
         end = max(int(times[:, at.FINISH].max()), int(rows[:, at.LAST_CHANGE].max()))
     rest = rows[:, at.PRESENT] * np.maximum(end - rows[:, at.LAST_CHANGE], 0) * PS
@@ -212,7 +215,7 @@ def unpack(p: Packed, requests: Requests, steps: StepTable) -> Records:
         client_s=steps.request_s + steps.request_token_s * requests.input_tokens,
         steps=rows[:, at.STEPS].copy(), busy_s=rows[:, at.WORKING] * PS, prefilled_tokens=rows[:, at.PREFILLED].copy(),
         preemptions=rows[:, at.PREEMPTIONS].copy(),
-        present_request_s=p.f[p.o.present : p.o.present + p.o.replicas] + rest,
+        present_request_s=p.f[o["present"] : o["present"] + o["replicas"]] + rest,
         peak_kv_blocks=rows[:, at.PEAK_USED].copy(), gap_s=gap_bins(),
-        gap_count=p.s[p.o.gaps : p.o.gaps + 2 * at.GAP_BINS].copy(), end_s=end * PS,
+        gap_count=p.s[o["gaps"] : o["gaps"] + 2 * at.GAP_BINS].copy(), end_s=end * PS,
     )  # fmt: skip

@@ -44,11 +44,12 @@ def replay(
 
         return replay_static(requests, steps, scheduler, fleet, seed=seed, horizon_s=horizon_s)
     p = pack(requests, steps, scheduler, fleet, seed=seed, horizon_s=horizon_s)
-    fleetloop.initialise(p.s, p.w, p.o)
-    for until in np.linspace(0, p.o.arrivals, PIECES + 1).astype(np.int64)[1:]:
-        fleetloop.run(p.s, p.w, p.q, p.t, p.f, p.e, p.o, int(until))
+    arrivals = p.parameters["arrivals"]
+    fleetloop.initialise(p.s, p.w)
+    for until in np.linspace(0, arrivals, PIECES + 1).astype(np.int64)[1:]:
+        fleetloop.run(p.s, p.w, p.q, p.t, p.f, p.e, int(until))
         if progress is not None:
-            progress(float(until) / max(p.o.arrivals, 1))
+            progress(float(until) / max(arrivals, 1))
     return unpack(p, requests, steps)
 
 

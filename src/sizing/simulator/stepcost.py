@@ -5,7 +5,20 @@ so every machine gets the same integers; int64 picoseconds reach 106 days.
 """
 
 from sizing.simulator.compiler import compiled
-from sizing.simulator.layout import Floats, Offsets
+from sizing.simulator.layout import (
+    P_COSTS,
+    P_DECODE,
+    P_KNOTS,
+    P_KNOT_COUNT,
+    P_LINEAR,
+    P_PREFILL,
+    P_PREFILL_C,
+    P_PREFILL_C_COUNT,
+    P_PREFILL_Q,
+    P_PREFILL_Q_COUNT,
+    Floats,
+    Ints,
+)
 
 
 @compiled
@@ -22,46 +35,45 @@ def knot(f: Floats, first: int, count: int, at: float) -> int:
 
 
 @compiled
-def fixed_ps(f: Floats, o: Offsets, n: int) -> float:
+def fixed_ps(s: Ints, f: Floats, n: int) -> float:
     """Time of a decode step apart from attention. [ps]"""
-    return f[o.linear + n] + (f[o.costs] + f[o.costs + 1] * n)
+    return f[s[P_LINEAR] + n] + (f[s[P_COSTS]] + f[s[P_COSTS] + 1] * n)
 
 
 @compiled
-def decode_attention_ps(f: Floats, o: Offsets, n: int, context: int) -> float:
+def decode_attention_ps(s: Ints, f: Floats, n: int, context: int) -> float:
     """Attention of ``n`` decoding sequences with ``context`` tokens in the cache together. [ps]"""
     if n == 0:
         return 0.0
-    k = knot(f, o.knots, o.knot_count, context / n)
-    at = o.decode + 2 * (n * o.knot_count + k)
-    return f[at] + f[at + 1] * (context - n * f[o.knots + k])
+    k = knot(f, s[P_KNOTS], s[P_KNOT_COUNT], context / n)
+    cell = s[P_DECODE] + 2 * (n * s[P_KNOT_COUNT] + k)
+    return f[cell] + f[cell + 1] * (context - n * f[s[P_KNOTS] + k])
 
 
 @compiled
-def prefill_attention_ps(f: Floats, o: Offsets, tokens: int, attention: int) -> float:
+def prefill_attention_ps(s: Ints, f: Floats, tokens: int, attention: int) -> float:
     """Attention of ``tokens`` prompt tokens with ``attention`` pairs together. [ps]"""
     mean = attention / tokens
-    i = knot(f, o.prefill_q, o.prefill_q_count, tokens)
-    j = knot(f, o.prefill_c, o.prefill_c_count, mean)
-    u = (tokens - f[o.prefill_q + i]) / (f[o.prefill_q + i + 1] - f[o.prefill_q + i])
-    v = (mean - f[o.prefill_c + j]) / (f[o.prefill_c + j + 1] - f[o.prefill_c + j])
-    at = o.prefill + i * o.prefill_c_count + j
-    below = at + o.prefill_c_count
-    near = f[at] * (1.0 - v) + f[at + 1] * v
+    i = knot(f, s[P_PREFILL_Q], s[P_PREFILL_Q_COUNT], tokens)
+    j = knot(f, s[P_PREFILL_C], s[P_PREFILL_C_COUNT], mean)
+    u = (tokens - f[s[P_PREFILL_Q] + i]) / (f[s[P_PREFILL_Q] + i + 1] - f[s[P_PREFILL_Q] + i])
+    v = (mean - f[s[P_PREFILL_C] + j]) / (f[s[P_PREFILL_C] + j + 1] - f[s[P_PREFILL_C] + j])
+    cell = s[P_PREFILL] + i * s[P_PREFILL_C_COUNT] + j
+    below = cell + s[P_PREFILL_C_COUNT]
+    near = f[cell] * (1.0 - v) + f[cell + 1] * v
     far = f[below] * (1.0 - v) + f[below + 1] * v
     return near * (1.0 - u) + far * u
 
 
 @compiled
-def step_ps(
-    f: Floats, o: Offsets, n: int, context: int, tokens: int, attention: int, sequences: int
+def step_ps(s: Ints, f: Floats, n: int, context: int, tokens: int, attention: int, sequences: int
 ) -> int:
     """Time of one step, at least 1. [ps]"""
     if tokens == 0:
-        total = fixed_ps(f, o, n) + decode_attention_ps(f, o, n, context)
+        total = fixed_ps(s, f, n) + decode_attention_ps(s, f, n, context)
     else:
-        total = f[o.linear + n + tokens] + (f[o.costs] + f[o.costs + 1] * n)
-        total = total + decode_attention_ps(f, o, n, context)
-        total = total + prefill_attention_ps(f, o, tokens, attention)
-        total = total + (f[o.costs + 2] + f[o.costs + 3] * sequences)
+        total = f[s[P_LINEAR] + n + tokens] + (f[s[P_COSTS]] + f[s[P_COSTS] + 1] * n)
+        total = total + decode_attention_ps(s, f, n, context)
+        total = total + prefill_attention_ps(s, f, tokens, attention)
+        total = total + (f[s[P_COSTS] + 2] + f[s[P_COSTS] + 3] * sequences)
     return max(1, int(total + 0.5))
