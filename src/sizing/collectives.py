@@ -14,6 +14,14 @@ from sizing.roofline import smooth_max
 Seconds = NDArray[np.float64]
 
 
+IN_SWITCH_SHARE = 4.0 / 3.0
+"""Traffic per link over message size when the NVLink switch adds up (NVLS), 8 GPUs and more. [1]"""
+CONTENTION = 1.8
+"""Power of the group's size, over two, that shared PCIe paths slow down with. [1]"""
+LOW_LATENCY_TOKENS = 512.0
+"""Tokens a GPU sends, at most, with the low-latency kernels of expert parallelism. [token]"""
+
+
 def link_bytes_per_s(gpu: Gpu, gpus: int) -> float:
     """Bandwidth per GPU and direction that a group of that size has. [B/s]
 
@@ -22,25 +30,33 @@ def link_bytes_per_s(gpu: Gpu, gpus: int) -> float:
     gpu
         The accelerator.
     gpus
-        GPUs in the group [gpu].
+        GPUs in the group.
     """
-    within = gpu.link_bytes_per_s or gpu.pcie_bytes_per_s or 3.2e10
-    if gpus <= max(gpu.link_domain_gpus, gpu.gpus_per_node):
-        return within
-    return min(within, gpu.nic_bytes_per_s or 1.25e10)
+    if gpus > max(gpu.link_domain_gpus or 1, gpu.gpus_per_node or 8):
+        return min(gpu.link_bytes_per_s or 3.2e10, gpu.nic_bytes_per_s or 1.25e10)
+    if gpu.link_bytes_per_s:
+        return gpu.link_bytes_per_s
+    return float((gpu.pcie_bytes_per_s or 3.2e10) / max(gpus / 2.0, 1.0) ** CONTENTION)
 
 
 def _exchange_s(moved_bytes: ArrayLike, gpus: int, family: str, gpu: Gpu, cal: Calibration) -> Seconds:
+    """``smooth max(fixed (p/2)^growth, bytes / (f link))``; nothing to send takes no time."""
     moved = np.asarray(moved_bytes, dtype=float)
     if gpus <= 1:
         return np.zeros_like(moved)
     c = cal.exchange(family)
-    busy = moved / (c.link_fraction * link_bytes_per_s(gpu, gpus))
-    return np.asarray(c.scale * np.where(moved > 0, smooth_max(c.fixed_s, busy, c.smoothness), 0.0))
+    busy_s = moved / (c.link_fraction * link_bytes_per_s(gpu, gpus))
+    start_s = c.fixed_s * (gpus / 2.0) ** np.asarray(c.growth)
+    return np.asarray(c.scale * np.where(moved > 0, smooth_max(start_s, busy_s, c.smoothness), 0.0))
+
+
+def _adds_in_switch(gpu: Gpu) -> bool:
+    """Whether the link switch can add up: NVLink of Hopper and later."""
+    return bool(gpu.link_bytes_per_s) and str(gpu.architecture).startswith(("Hopper", "Blackwell", "Rubin"))
 
 
 def all_reduce_s(message_bytes: ArrayLike, gpus: int, gpu: Gpu, cal: Calibration) -> Seconds:
-    """Time of an all-reduce; ``2 (p - 1) / p`` of the message crosses each link.
+    """Time of an all-reduce; ``2 (p - 1) / p`` of the message crosses each link, 4/3 where the switch adds.
 
     Parameters
     ----------
@@ -57,6 +73,8 @@ def all_reduce_s(message_bytes: ArrayLike, gpus: int, gpu: Gpu, cal: Calibration
         Time [s].
     """
     share = 2.0 * (gpus - 1) / gpus
+    if gpus >= 8 and _adds_in_switch(gpu):
+        share = min(share, IN_SWITCH_SHARE)
     return _exchange_s(np.asarray(message_bytes, dtype=float) * share, gpus, "all_reduce", gpu, cal)
 
 
@@ -88,10 +106,13 @@ def all_to_all_s(
     cal: Calibration,
     *,
     element_bytes: float = 2.0,
+    combine: bool | None = None,
+    low_latency: bool | None = None,
 ) -> Seconds:
     """Time of one way of the experts' all-to-all (dispatch or combine), DeepEP-like.
 
-    A token goes once to each distinct rank that holds one of its experts: ``p (1 - (1 - 1/p)^k)`` ranks.
+    A token goes once to each distinct rank that holds one of its experts: ``p (1 - (1 - 1/p)^k)`` ranks. Up
+    to 512 tokens a GPU the low-latency kernels are there as well, and the faster is taken.
 
     Parameters
     ----------
@@ -105,20 +126,29 @@ def all_to_all_s(
         As for :func:`all_reduce_s`.
     element_bytes
         Size of an element on the wire [B].
+    combine
+        Whether results come back; None: yes if elements have two bytes.
+    low_latency
+        Whether the low-latency kernels run; None: where they are there and faster.
 
     Returns
     -------
     numpy.ndarray
         Time [s].
     """
+    back = element_bytes >= 2.0 if combine is None else combine
+    family = "combine" if back else "dispatch"
+    count = np.asarray(tokens, dtype=float)
     ranks = gpus * (1.0 - (1.0 - 1.0 / gpus) ** np.asarray(top_k, dtype=float))
-    token_bytes = np.asarray(hidden, dtype=float) * element_bytes * ranks * (gpus - 1) / gpus
-    return _exchange_s(np.asarray(tokens, dtype=float) * token_bytes, gpus, "all_to_all", gpu, cal)
+    moved = count * np.asarray(hidden, dtype=float) * element_bytes * ranks * (gpus - 1) / gpus
+    if low_latency is not None:
+        return _exchange_s(moved, gpus, f"{family}_low" if low_latency else family, gpu, cal)
+    high = _exchange_s(moved, gpus, family, gpu, cal)
+    low = _exchange_s(moved, gpus, f"{family}_low", gpu, cal)
+    return np.where(count <= LOW_LATENCY_TOKENS, np.minimum(high, low), high)
 
 
-def point_to_point_s(
-    message_bytes: ArrayLike, gpu: Gpu, cal: Calibration, *, across_nodes: bool = False
-) -> Seconds:
+def point_to_point_s(message_bytes: ArrayLike, gpu: Gpu, cal: Calibration, *, across_nodes: bool = False) -> Seconds:
     """Time to send a message to one other GPU (pipeline stages, KV transfer).
 
     Parameters

@@ -385,7 +385,7 @@ def scaled(calibration: Calibration) -> Calibration:
             families[key] = constants
             continue
         found = {n: getattr(constants, n) / s for n, s in changes.items() if hasattr(constants, n)}
-        if key in ("all_reduce", "gather", "all_to_all", "point_to_point"):
+        if key in ("all_reduce", "gather", "dispatch", "combine", "dispatch_low", "combine_low", "point_to_point"):
             found["fixed_s"] = constants.fixed_s * engine.link_scale
         families[key] = replace(constants, **found)
     return replace(calibration, families=families)

@@ -1,0 +1,182 @@
+"""Efficiency constants of each kind of operation, with their physical bounds."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Value = float | NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a constant may be, its unit and what it stands for."""
+
+    low: float
+    high: float
+    unit: str
+    about: str
+
+
+BOUNDS: Mapping[str, Bound] = {
+    "fixed_s": Bound(0.0, 1e-3, "s", "time of an empty call"),
+    "memory_fraction": Bound(0.05, 1.0, "1", "of the HBM bandwidth"),
+    "compute_fraction": Bound(0.02, 1.0, "1", "of the dense peak"),
+    "link_fraction": Bound(0.02, 1.0, "1", "of the link bandwidth per direction"),
+    "ramp_bytes": Bound(0.0, 4096.0, "B", "depth, in bytes of a weight row, that filling a tile's pipeline costs"),
+    "depth_s": Bound(0.0, 2e-8, "s/B", "one tile's loop, per byte of a weight row"),
+    "split_s": Bound(0.0, 1.0, "s", "adding up the parts of a split depth; 1: the kernel never splits"),
+    "wave_exponent": Bound(0.0, 1.0, "1", "how much of a partly filled wave is lost"),
+    "quantise_row_s": Bound(0.0, 1e-6, "s", "quantising the input, least time per token"),
+    "quantise_fraction": Bound(0.01, 1.0, "1", "of the HBM bandwidth, quantising the input"),
+    "smoothness": Bound(0.3, math.inf, "1", "exponent of the smooth maximum"),
+    "unit_s": Bound(0.0, 1e-3, "s", "one more sequence and KV head on each multiprocessor"),
+    "context_s": Bound(0.0, 1e-7, "s", "per token of a sequence's context, walked in parts"),
+    "narrow": Bound(0.2, 5.0, "1", "time with a one-byte cache over time with two bytes, traffic apart"),
+    "ramp_tokens": Bound(0.0, 4096.0, "token", "keys that starting a query tile costs"),
+    "token_s": Bound(0.0, 1e-6, "s", "per token: routing at width 2,048, or preparing a prompt token"),
+    "packed": Bound(0.0, 1.0, "1", "1: query heads of a group share a tile"),
+    "tile_rows": Bound(0.0, 512.0, "row", "rows of a query tile; rows an expert's tile pads on average"),
+    "growth": Bound(0.0, 2.0, "1", "power of the group's size, over two, that the fixed time grows with"),
+    "step_s": Bound(0.0, 0.1, "s", "per step"),
+    "sequence_s": Bound(0.0, 1e-2, "s", "per running sequence and step"),
+    "prefill_step_s": Bound(0.0, 0.5, "s", "more, in a step that prefills"),
+    "prefill_token_s": Bound(0.0, 1e-3, "s", "per prompt token"),
+    "first_token_s": Bound(0.0, 5.0, "s", "once per request, outside the steps"),
+    "memory_scale": Bound(0.2, 2.0, "1", "on the time of the memory-bound kernels"),
+    "compute_scale": Bound(0.2, 2.0, "1", "on the time of the compute-bound kernels"),
+    "link_scale": Bound(0.2, 5.0, "1", "on the time of the collectives"),
+    "scale": Bound(0.2, 5.0, "1", "on the family's time; its spread is what the form leaves unexplained"),
+}
+"""Physical bounds of every constant, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gemm:
+    """Matrix product with one weight format."""
+
+    fixed_s: Value = 3e-6
+    memory_fraction: Value = 0.82
+    compute_fraction: Value = 0.75
+    ramp_bytes: Value = 230.0
+    depth_s: Value = 0.7e-9
+    split_s: Value = 2e-6
+    wave_exponent: Value = 0.1
+    quantise_row_s: Value = 0.5e-9
+    quantise_fraction: Value = 0.35
+    smoothness: Value = 3.0
+    scale: Value = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decode:
+    """Attention core of decode."""
+
+    fixed_s: Value = 1e-5
+    memory_fraction: Value = 0.9
+    compute_fraction: Value = 0.6
+    unit_s: Value = 3e-6
+    context_s: Value = 0.3e-9
+    narrow: Value = 1.0
+    smoothness: Value = 0.8
+    scale: Value = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefill:
+    """Causal attention core of prefill."""
+
+    fixed_s: Value = 1e-5
+    memory_fraction: Value = 0.6
+    compute_fraction: Value = 0.6
+    ramp_tokens: Value = 200.0
+    token_s: Value = 1e-9
+    narrow: Value = 1.0
+    packed: Value = 0.0
+    tile_rows: Value = 128.0
+    wave_exponent: Value = 0.9
+    smoothness: Value = 4.0
+    scale: Value = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moe:
+    """Fused experts with one weight format."""
+
+    fixed_s: Value = 2.5e-5
+    memory_fraction: Value = 0.85
+    compute_fraction: Value = 0.6
+    token_s: Value = 1e-8
+    tile_rows: Value = 64.0
+    smoothness: Value = 3.0
+    scale: Value = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A collective: all-reduce, gather, expert dispatch and combine, point to point."""
+
+    fixed_s: Value = 5e-6
+    link_fraction: Value = 0.72
+    smoothness: Value = 0.65
+    growth: Value = 0.15
+    scale: Value = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elementwise:
+    """Norms, activation, rotary embedding, quantise, sampling: traffic and launches."""
+
+    fixed_s: Value = 2e-6
+    memory_fraction: Value = 0.75
+    scale: Value = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineTime:
+    """The engine's own time; at most ten numbers an engine and GPU."""
+
+    step_s: Value = 0.0
+    sequence_s: Value = 0.0
+    prefill_step_s: Value = 0.0
+    prefill_token_s: Value = 0.0
+    first_token_s: Value = 0.0
+    memory_scale: Value = 1.0
+    compute_scale: Value = 1.0
+    link_scale: Value = 1.0
+    scale: Value = 1.0
+
+
+FAMILIES: dict[str, type[Any]] = {
+    "gemm": Gemm,
+    "moe": Moe,
+    "attention_decode": Decode,
+    "attention_prefill": Prefill,
+    "mla_decode": Decode,
+    "mla_prefill": Prefill,
+    "all_reduce": Exchange,
+    "gather": Exchange,
+    "dispatch": Exchange,
+    "combine": Exchange,
+    "dispatch_low": Exchange,
+    "combine_low": Exchange,
+    "point_to_point": Exchange,
+    "elementwise": Elementwise,
+    "engine": EngineTime,
+}
+"""Kinds of operation; ``gemm`` and ``moe`` are kept per weight format (``gemm.fp8``)."""
+
+BY_FORMAT = ("gemm", "moe")
+KERNEL_FORMATS = ("bf16", "fp8", "fp8_block", "nvfp4", "int8", "int8_weight", "int4_weight")
+"""Weight formats that kernels differ by."""
+
+
+def family_keys() -> list[tuple[str, type[Any]]]:
+    """Every family with its record, ``gemm`` and ``moe`` once per format."""
+    keys: list[tuple[str, type[Any]]] = []
+    for family, kind in FAMILIES.items():
+        keys += [(f"{family}.{f}", kind) for f in KERNEL_FORMATS] if family in BY_FORMAT else [(family, kind)]
+    return keys

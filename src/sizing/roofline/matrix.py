@@ -1,0 +1,171 @@
+"""Matrix products: tiles, waves, split depth, and the quantisation of the input."""
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sizing.calibration import Calibration, Gemm
+from sizing.catalog import Gpu
+from sizing.formats import weight_format
+from sizing.roofline.smooth import Seconds, peak_16_bit, smooth_max
+
+TILES = ((64.0, 64.0), (128.0, 128.0), (256.0, 128.0))
+"""Output tiles a library chooses from: rows, columns. [element]"""
+SPLITS = (1.0, 3.0, 8.0)
+"""Parts that the depth of a tile is split into. [1]"""
+SMALL_TILE_COST = 0.25
+"""Loss of rate of a 64 x 64 tile to feeding its operands, times 5/4. [1]"""
+QUANTISES = ("fp8", "fp8_block", "nvfp4")
+"""Kernel formats whose input is quantised in front of the product."""
+TRAFFIC_OF_QUANTISING = 3.0
+"""Bytes moved to quantise one 16-bit input element: read two, write one. [B]"""
+
+
+@lru_cache(maxsize=512)
+def _kernel(weights: str, has: tuple[str, ...]) -> tuple[str, str, float]:
+    """Kernel format, peak it is held against, and bytes per weight."""
+    known = weight_format(weights)
+    compute, size = known.compute_dtype, known.bytes_per_weight
+    if compute == "fp4" and "fp4" in has:
+        return "nvfp4", "fp4", size
+    if compute == "fp8" and "fp8" in has:
+        return ("fp8_block" if known.group_elements else "fp8"), "fp8", size
+    if compute == "int8" and "int8" in has:
+        return "int8", "int8", size
+    peak = next((name for name in ("bf16", "fp16", "fp32") if name in has), "bf16")
+    if size >= 1.9:
+        return "bf16", ("fp32" if compute == "fp32" and "fp32" in has else peak), size
+    return ("int8_weight" if size > 0.9 else "int4_weight"), peak, size
+
+
+def kernel_format(weights: str, gpu: Gpu) -> tuple[str, float, float]:
+    """Which kernel a weight format runs on this GPU.
+
+    A format that the GPU has no tensor type for runs as weight-only: unpacked to 16 bits on the way.
+
+    Parameters
+    ----------
+    weights
+        Weight format, a name of :mod:`sizing.formats`.
+    gpu
+        The accelerator.
+
+    Returns
+    -------
+    tuple
+        Kernel format (:data:`sizing.calibration.KERNEL_FORMATS`), dense peak [FLOP/s], bytes per weight [B].
+    """
+    name, peak, size = _kernel(weights, tuple(gpu.peak_flops_per_s))
+    peaks = gpu.peak_flops_per_s
+    return name, peaks[peak] if peak in peaks else max(peaks.values()), size
+
+
+def _tiled_s(
+    m: Seconds, n: Seconds, k: Seconds, size: float, peak: float, gpu: Gpu, c: Gemm, quantised: bool
+) -> Seconds:
+    """Least time over tiles and splits of the depth.
+
+    For tiles of ``r x s`` and the depth in ``d`` parts, on P multiprocessors::
+
+        waves    = ceil(ceil(m/r) ceil(n/s) d / P)
+        compute  = 2 r s tiles (k + d ramp) / (f F) * (waves P / (tiles d))^w * (1 + h (64/r + 64/s - 3/4))
+        depth    = bytes of one row of weights x depth_s / d      one tile's loop can't run faster
+        memory   = (weights + inputs + outputs + partial sums) / (f BW)
+        time     = smooth max(smooth max(memory, depth), compute) + (d > 1) split_s
+    """
+    bandwidth = c.memory_fraction * gpu.memory_bandwidth_bytes_per_s
+    input_bytes = size if quantised else 2.0
+    moved = n * k * size + m * k * input_bytes + 2.0 * m * n
+    processors = float(gpu.sm_count or 100)
+    rate = c.compute_fraction * peak
+    best: Seconds | None = None
+    for rows, columns in TILES:
+        tiles = np.ceil(m / rows) * np.ceil(n / columns)
+        feed = 1.0 + SMALL_TILE_COST * (64.0 / rows + 64.0 / columns - 0.75)
+        for parts in SPLITS:
+            blocks = tiles * parts
+            filling = processors * np.ceil(blocks / processors) / blocks
+            compute_s = (2.0 * rows * columns * feed / rate) * tiles * filling**c.wave_exponent
+            compute_s = compute_s * (k + c.ramp_bytes / size * parts)
+            depth_s = k * size * c.depth_s / parts
+            partial = 8.0 * parts * m * n if parts > 1 else 0.0
+            time_s = smooth_max((moved + partial) / bandwidth, depth_s, c.smoothness)
+            time_s = smooth_max(time_s, compute_s, c.smoothness)
+            if parts > 1:
+                time_s = time_s + c.split_s
+            best = time_s if best is None else np.minimum(best, time_s)
+    assert best is not None
+    return best
+
+
+def gemm_s(m: ArrayLike, n: ArrayLike, k: ArrayLike, weights: str, gpu: Gpu, cal: Calibration) -> Seconds:
+    """Time of ``y[m, n] = x[m, k] W[k, n]``, quantising its input where the format asks for it.
+
+    Smooth maximum of three ceilings (memory, compute with tiles and waves, depth of one tile's loop), the
+    least over the tiles and splits of a library, plus a fixed cost; formats that quantise the input add
+    ``max(m row_s, 3 m k / (f BW))``. See ``docs/explanation/kernels.md``.
+
+    Parameters
+    ----------
+    m
+        Tokens [token].
+    n, k
+        Outputs and inputs on this GPU [element].
+    weights
+        Weight format, a name of :mod:`sizing.formats`.
+    gpu, cal
+        The accelerator and its constants.
+
+    Returns
+    -------
+    numpy.ndarray
+        Time [s].
+    """
+    kind, peak, size = kernel_format(weights, gpu)
+    c = cal.gemm(kind)
+    m, n, k = (np.asarray(x, dtype=float) for x in (m, n, k))
+    bandwidth = gpu.memory_bandwidth_bytes_per_s
+    if cal.ideal:
+        return smooth_max(
+            n * k * size / (c.memory_fraction * bandwidth),
+            2.0 * m * n * k / (c.compute_fraction * peak),
+            c.smoothness,
+        )
+    quantised = kind in QUANTISES
+    time_s = c.fixed_s + _tiled_s(m, n, k, size, peak, gpu, c, quantised)
+    if quantised:
+        moved_s = TRAFFIC_OF_QUANTISING * m * k / (c.quantise_fraction * bandwidth)
+        time_s = time_s + np.maximum(m * c.quantise_row_s, moved_s)
+    return np.asarray(c.scale * time_s)
+
+
+def batched_gemm_s(batches: ArrayLike, m: ArrayLike, n: ArrayLike, k: ArrayLike, gpu: Gpu, cal: Calibration) -> Seconds:
+    """Time of ``batches`` products ``[m, k] x [k, n]`` in 16 bits in one call (MLA's absorbed projections).
+
+    ``fixed + max(memory, compute)`` with the fractions of the 16-bit matrix product; rows padded to 64.
+
+    Parameters
+    ----------
+    batches
+        Products, such as query heads on this GPU [1].
+    m, n, k
+        Tokens, outputs, inputs of each [element].
+    gpu, cal
+        The accelerator and its constants.
+
+    Returns
+    -------
+    numpy.ndarray
+        Time [s].
+    """
+    c = cal.gemm("bf16")
+    batches, m, n, k = (np.asarray(x, dtype=float) for x in (batches, m, n, k))
+    bandwidth = c.memory_fraction * gpu.memory_bandwidth_bytes_per_s
+    memory_s = 2.0 * batches * (n * k + m * (n + k)) / bandwidth
+    if cal.ideal:
+        compute_s = 2.0 * batches * m * n * k / (c.compute_fraction * peak_16_bit(gpu))
+        return smooth_max(2.0 * batches * n * k / bandwidth, compute_s, c.smoothness)
+    rows = np.ceil(m / 64.0) * 64.0
+    compute_s = 2.0 * batches * rows * n * (k + c.ramp_bytes / 2.0) / (c.compute_fraction * peak_16_bit(gpu))
+    return np.asarray(c.scale * (c.fixed_s + smooth_max(memory_s, compute_s, c.smoothness)))

@@ -1,0 +1,59 @@
+"""What the formulas of the operations share."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sizing.catalog import Gpu
+
+Seconds = NDArray[np.float64]
+
+
+def smooth_max(a: ArrayLike, b: ArrayLike, exponent: ArrayLike) -> Seconds:
+    """Smooth maximum ``(a^p + b^p)^(1/p)``, without overflow; an infinite exponent gives the maximum.
+
+    Parameters
+    ----------
+    a, b
+        Non-negative times [s].
+    exponent
+        Sharpness [1].
+
+    Returns
+    -------
+    numpy.ndarray
+        Time [s].
+    """
+    power = np.asarray(exponent, dtype=float)
+    large, small = np.maximum(a, b), np.minimum(a, b)
+    ratio = small / np.maximum(large, 1e-300)
+    return np.asarray(large * (1.0 + ratio**power) ** (1.0 / power))
+
+
+def in_cache(moved_bytes: ArrayLike, gpu: Gpu, share: float) -> Seconds:
+    """Part of the traffic that the L2 cache serves when the same bytes were just used.
+
+    A logistic step in the logarithm of size over capacity. A microbenchmark that repeats one call sees it; a
+    layer of a served model does not, because the other layers' weights pass through the cache in between.
+
+    Parameters
+    ----------
+    moved_bytes
+        Working set of the call [B].
+    gpu
+        The accelerator.
+    share
+        Share of the capacity at which half is served [1].
+
+    Returns
+    -------
+    numpy.ndarray
+        Share of the bytes [1].
+    """
+    capacity = share * (gpu.l2_bytes or 4e7)
+    return np.asarray(1.0 / (1.0 + (np.asarray(moved_bytes, dtype=float) / capacity) ** 8))
+
+
+def peak_16_bit(gpu: Gpu) -> float:
+    """Dense peak of 16-bit products, FP32 where there are none. [FLOP/s]"""
+    peaks = gpu.peak_flops_per_s
+    return next((peaks[name] for name in ("bf16", "fp16", "fp32") if name in peaks), max(peaks.values()))
