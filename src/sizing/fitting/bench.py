@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sizing.benchmarks.point import BenchPoint
 from sizing.calibration import BOUNDS, Calibration, Evidence
 from sizing.errors import InputError
-from sizing.validation.bench import Prediction, Predictor, compare, measured_value, usable
+from sizing.validation.bench import Prediction, Predictor, measured_value, usable
 
 Floats = NDArray[np.float64]
 SIGMA = {"tpot_s": 0.04, "ttft_s": 0.20, "e2e_s": 0.06, "output_tokens_per_s": 0.06}
@@ -406,7 +406,54 @@ def explain(
     return tuple(sorted(found, key=lambda one: one.error_after))
 
 
-def scored(points: Sequence[BenchPoint], predictor: Predictor, calibration: Calibration) -> list[tuple[str, float]]:
-    """Metric and relative error of the latencies of points under a calibration."""
-    rows = compare(points, predictor(points, calibration))
-    return [(row.metric, row.error) for row in rows if row.metric in ("tpot_s", "ttft_s")]
+def constant_rows(constants: Sequence[FittedConstant]) -> list[dict[str, object]]:
+    """One row a constant: before and after with spreads, and whether the run told it apart."""
+    found = []
+    for one in constants:
+        factor, unit = (1e6, "us") if one.unit == "s" else (1.0, "x")
+        found.append(
+            {
+                "constant": one.words,
+                "name": one.name,
+                "unit": unit,
+                "shipped": _digits(one.before * factor),
+                "shipped_spread": _digits(one.prior_spread * factor),
+                "fitted": _digits(one.after * factor),
+                "fitted_spread": _digits(one.spread * factor),
+                "identified": "yes" if one.identified else "no",
+            }
+        )
+    return found
+
+
+def explanation_notes(explanations: Sequence[Explanation], most: int = 3) -> list[str]:
+    """The constants that alone would explain the difference, in words, best first.
+
+    Parameters
+    ----------
+    explanations
+        Of :func:`explain`.
+    most
+        How many to tell [1].
+    """
+    found = []
+    for one in explanations[:most]:
+        constant = one.constant
+        if one.error_after > one.error_before * 0.9:
+            continue
+        found.append(
+            f"{constant.words} {_shown(constant, constant.before)} -> {_shown(constant, constant.after)} alone "
+            f"would bring the median error from {one.error_before:.1%} to {one.error_after:.1%}"
+        )
+    return found or ["no single constant explains the difference"]
+
+
+def _shown(constant: FittedConstant, value: float) -> str:
+    if constant.unit != "s":
+        return f"x{value:.2f}"
+    return f"{value * 1e3:.3g} ms" if value >= 1e-4 else f"{value * 1e6:.3g} us"
+
+
+def _digits(value: float) -> float:
+    """Three significant digits."""
+    return float(f"{value:.3g}")

@@ -137,3 +137,55 @@ def usable(points: Iterable[BenchPoint]) -> tuple[BenchPoint, ...]:
         reasons = {reason for point in found for reason in point.refusals} or {"the file has no points"}
         raise InputError(f"no point of the benchmark can be used: {'; '.join(sorted(reasons))}")
     return kept
+
+
+SHOWN = {
+    "tpot_s": ("tpot", "ms", 1e3),
+    "ttft_s": ("ttft", "ms", 1e3),
+    "e2e_s": ("e2e", "ms", 1e3),
+    "output_tokens_per_s": ("output", "tokens_per_s", 1.0),
+    "request_throughput_per_s": ("requests", "per_s", 1.0),
+}
+"""Name, unit and factor of each metric in a table."""
+
+
+def comparison_rows(comparisons: Sequence[Comparison]) -> list[dict[str, object]]:
+    """One row a point: measured, predicted and their ratio, for every metric that any point has."""
+    points = list(dict.fromkeys(id(row.point) for row in comparisons))
+    metrics = [metric for metric in METRICS if any(row.metric == metric for row in comparisons)]
+    held = {(id(row.point), row.metric): row for row in comparisons}
+    by_id = {id(row.point): row.point for row in comparisons}
+    found = []
+    for key in points:
+        point = by_id[key]
+        line: dict[str, object] = {
+            "load": point.load.label,
+            "input_tokens": _rounded(point.input_tokens),
+            "output_tokens": _rounded(point.output_tokens),
+        }
+        for metric in metrics:
+            name, unit, factor = SHOWN[metric]
+            row = held.get((key, metric))
+            line[f"{name}_measured_{unit}"] = _digits(row.measured * factor) if row else None
+            line[f"{name}_predicted_{unit}"] = _digits(row.predicted * factor) if row else None
+            line[f"{name}_ratio"] = _digits(row.ratio) if row else None
+        found.append(line)
+    return found
+
+
+def summary_notes(summaries: Sequence[Summary]) -> list[str]:
+    """One line a metric: median error, bias, points."""
+    return [
+        f"{SHOWN[one.metric][0]}: median error {one.median:.1%}, bias {one.bias:+.1%}, p90 {one.p90:.1%}, "
+        f"{one.count} {'point' if one.count == 1 else 'points'}"
+        for one in summaries
+    ]
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
+
+
+def _digits(value: float) -> float:
+    """Four significant digits."""
+    return float(f"{value:.4g}")

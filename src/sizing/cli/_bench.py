@@ -1,0 +1,100 @@
+"""What the verbs that read a benchmark share: options in words -> points and engine settings."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from sizing.benchmarks.point import BenchPoint
+    from sizing.deployment import EngineSettings
+
+
+def option(text: str, *names: str) -> Any:
+    """An option without a shown default."""
+    return typer.Option(*names, help=text, show_default=False)
+
+
+Files = Annotated[list[Path], typer.Argument(help="Result files or their folders, of any tool.", show_default=False)]
+Kind = Annotated[str | None, option("Format, when the content does not tell.")]
+Model = Annotated[str | None, option("Catalogue name, Hugging Face id, folder or config.json.", "--model", "-m")]
+GpuName = Annotated[str | None, option("GPU that the run was on.", "--gpu", "-g")]
+Engine = Annotated[str | None, option("Engine: vllm, sglang, trtllm, ...")]
+Version = Annotated[str | None, option("Engine version, as its log prints it.")]
+Ways = Annotated[str | None, option("Parallel ranks of one replica.")]
+Weights = Annotated[str | None, option("Weight format: bf16, fp8, nvfp4, int4, ...")]
+Kv = Annotated[str | None, option("KV cache format: bf16, fp8.")]
+Replicas = Annotated[str | None, option("Replicas that shared the load.")]
+Tokens = Annotated[str | None, option("Mean tokens of a request, where the file does not say.")]
+Concurrency = Annotated[str | None, option("Requests in flight, where the file does not say.")]
+Utilization = Annotated[str | None, option("Share of GPU memory the engine was given.")]
+Limit = Annotated[str | None, option("Limit of one engine step.")]
+Name = Annotated[str, typer.Option("--calibration", help="measured, rule-of-thumb or a TOML file.")]
+Format = Annotated[str, typer.Option(help="table, csv, json or md.")]
+Out = Annotated[Path | None, option("Write to this file.", "--out", "-o")]
+
+
+def read_points(files: Iterable[Path], kind: str | None, facts: dict[str, str | None]) -> "tuple[BenchPoint, ...]":
+    """Points of every file, with the facts given on the command line filled in.
+
+    Parameters
+    ----------
+    files
+        Result files or folders.
+    kind
+        Format name.
+    facts
+        Texts of options by field of a point; None where not given.
+    """
+    from sizing import units
+    from sizing.benchmarks.reading import read_benchmark
+
+    words = ("model", "gpu", "engine", "engine_version", "weights", "kv")
+    counts = ("tp", "pp", "ep", "dp", "replicas")
+    parsed: dict[str, Any] = {}
+    for name, text in facts.items():
+        if text is None or name in words:
+            parsed[name] = text
+        elif name in counts:
+            parsed[name] = units.whole(text, f"--{name}", least=1)
+        else:
+            label = f"--{name.removesuffix('_tokens')}"
+            parsed[name] = units.positive(float(units.count(text, label)), label, "a number such as 512 or 4k")
+    return tuple(point for file in files for point in read_benchmark(file, kind, **parsed))
+
+
+def settings_of(
+    utilization: str | None, max_num_seqs: str | None, max_num_batched_tokens: str | None
+) -> "EngineSettings | None":
+    """Engine settings that were given; None when none was.
+
+    Parameters
+    ----------
+    utilization
+        Share of GPU memory.
+    max_num_seqs, max_num_batched_tokens
+        Limits of one step.
+    """
+    if utilization is None and max_num_seqs is None and max_num_batched_tokens is None:
+        return None
+    from sizing import units
+    from sizing.deployment import EngineSettings
+
+    def whole(text: str | None, name: str) -> int | None:
+        return None if text is None else units.whole(text, name, least=1)
+
+    return EngineSettings(
+        memory_utilization=None if utilization is None else units.fraction(utilization),
+        max_num_seqs=whole(max_num_seqs, "--max-num-seqs"),
+        max_num_batched_tokens=whole(max_num_batched_tokens, "--max-num-batched-tokens"),
+    )
+
+
+def remarks(points: "Sequence[BenchPoint]") -> list[str]:
+    """Refusals and warnings of points, each once, with how many points they are about."""
+    found: dict[str, int] = {}
+    for point in points:
+        for text in (*(f"not used: {r}" for r in point.refusals), *point.warnings):
+            found[text] = found.get(text, 0) + 1
+    return [text if count == 1 else f"{text} ({count} points)" for text, count in found.items()]
