@@ -50,7 +50,7 @@ def test_ratios_errors_and_summary() -> None:
     assert summary_notes([tpot]) == ["tpot: median error 20.0%, bias +0.0%, p90 20.0%, 2 points"]
     rows = comparison_rows(shown)
     assert rows[0]["tpot_ratio"] == 1.2
-    assert rows[1]["ttft_measured_ms"] is None
+    assert rows[1]["ttft_ms"] is None
     with pytest.raises(InputError, match="1 points but 0 predictions"):
         compare(points[:1], [])
 
@@ -162,7 +162,7 @@ def test_validate_bench_command(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert run(words) == 0
     shown = json.loads(capsys.readouterr().out)
     assert [row["load"] for row in shown["rows"]] == ["concurrency 1", "concurrency 8", "concurrency 32"]
-    assert shown["rows"][0]["tpot_measured_ms"] == 9.0
+    assert shown["rows"][0]["tpot_ms"] == 9.0
     assert any(note.startswith("tpot: median error") for note in shown["notes"])
     assert any("alone would bring" in note or "no single constant" in note for note in shown["notes"])
     assert export.read_text().count("version: 0.2.1") == 3

@@ -5,7 +5,24 @@ from typing import Annotated
 
 import typer
 
-from sizing.cli._bench import Format, GpuName, Kv, Limit, Model, Out, Utilization, Version, Ways, Weights, option
+from sizing.cli._bench import (
+    Budget,
+    Dp,
+    Ep,
+    Format,
+    GpuName,
+    Kv,
+    Longest,
+    Model,
+    Out,
+    Pp,
+    Sequences,
+    Tp,
+    Utilization,
+    Version,
+    Weights,
+    option,
+)
 
 
 def command(
@@ -14,16 +31,16 @@ def command(
     model: Model = None,
     gpu: GpuName = None,
     engine_version: Version = None,
-    tp: Ways = None,
-    pp: Ways = None,
-    ep: Ways = None,
-    dp: Ways = None,
+    tp: Tp = None,
+    pp: Pp = None,
+    ep: Ep = None,
+    dp: Dp = None,
     weights: Weights = None,
     kv: Kv = None,
     memory_utilization: Utilization = None,
-    max_model_len: Limit = None,
-    max_num_seqs: Limit = None,
-    max_num_batched_tokens: Limit = None,
+    max_model_len: Longest = None,
+    max_num_seqs: Sequences = None,
+    max_num_batched_tokens: Budget = None,
     format: Format = "table",
     out: Out = None,
 ) -> None:

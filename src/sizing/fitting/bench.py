@@ -31,6 +31,7 @@ SIGMA = {"tpot_s": 0.04, "ttft_s": 0.20, "e2e_s": 0.06, "output_tokens_per_s": 0
 SHORTEST_S = 1e-9  # a fitted time is never quite 0, which would mean "not fitted"
 HUBER = 2.0  # residuals beyond this many sigmas pull with constant force
 DIFFERENCE, STEPS = 0.05, 20  # step of the differences, in prior spreads; iterations at most
+WIDEST = 3.0  # most that a metric's noise is widened by
 IDENTIFIED = 0.7  # posterior spread below this share of the prior's
 
 
@@ -150,11 +151,11 @@ def fit_bench(
     kept = usable(points)
     chosen = _chosen(constants, kept)
     problem = _Problem(kept, predictor, calibration, chosen, prior_width)
-    solution, spread = problem.solve()
+    solution, spread, held_spread = problem.solve()
     fitted = problem.at(solution)
     before = problem.errors(calibration)
     return BenchFit(
-        calibration=_recorded(fitted, kept, chosen, solution, spread, problem),
+        calibration=_recorded(fitted, kept, chosen, solution, held_spread, problem),
         constants=tuple(problem.described(n, solution[n], spread[n]) for n in range(len(chosen))),
         points=kept,
         error_before=float(np.median(before)),
@@ -237,21 +238,34 @@ class _Problem:
         """Weighted residuals of the measurements, then of the priors."""
         return np.concatenate([self.weight * self.log_ratios(self.at(z)) / self.sigmas(), z])
 
-    def solve(self) -> tuple[Floats, Floats]:
-        """Minimum and posterior spread, both in prior spreads; two passes of Huber weights."""
+    def solve(self) -> tuple[Floats, Floats, Floats]:
+        """Minimum, marginal spread and spread with the others held, all in prior spreads.
+
+        Two passes: the second one has Huber weights, and noise of each metric widened to what the first left
+        of it, so that a TTFT that no constant explains does not drag the TPOT along.
+        """
         low, high = self._limits()
         z: Floats = np.clip(np.zeros(len(self.constants)), low, high)
         for _ in range(2):
-            z, fun, slope = self._minimum(z, low, high)
-            size = np.abs(self.log_ratios(self.at(z))) / self.sigmas()
-            self.weight = np.sqrt(np.minimum(1.0, HUBER / np.maximum(size, 1e-9)))
-        rows = len(self.rows)
-        covariance = np.diag(np.linalg.inv(slope.T @ slope))
-        used = float(np.sum(1.0 - np.minimum(covariance, 1.0)))  # constants that the data, not the prior, set
-        misfit = float(np.sum(fun[:rows] ** 2)) / max(rows - used, rows / 3.0)
-        return z, np.minimum(np.sqrt(covariance * max(1.0, misfit)), 1.0)
+            z = self._minimum(z, low, high)
+            self.weight = self._weights(z)
+        slope = self._slope(z, self.residuals(z), high)
+        precision = slope.T @ slope
+        return z, np.sqrt(np.diag(np.linalg.inv(precision))), 1.0 / np.sqrt(np.diag(precision))
 
-    def _minimum(self, z: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats, Floats]:
+    def _weights(self, z: Floats) -> Floats:
+        """Weight of every row: Huber's, over the factor by which its metric scatters more than its sigma."""
+        size = np.abs(self.log_ratios(self.at(z))) / self.sigmas()
+        huber = np.sqrt(np.minimum(1.0, HUBER / np.maximum(size, 1e-9)))
+        factor = np.ones(len(size))
+        for metric in SIGMA:
+            mask = np.array([metric == name for _, name in self.rows])
+            if mask.any():
+                scatter = float(np.sqrt(np.mean((huber[mask] * size[mask]) ** 2)))
+                factor[mask] = min(max(scatter, 1.0), WIDEST)
+        return np.asarray(huber / factor)
+
+    def _minimum(self, z: Floats, low: Floats, high: Floats) -> Floats:
         """Levenberg-Marquardt with wide steps of difference, for a function that is only piecewise smooth.
 
         Marquardt, SIAM J. Appl. Math. 11 (1963), 431-441; a step that leaves the bounds is cut there.
@@ -273,7 +287,7 @@ class _Problem:
             slope = self._slope(z, fun, high)
             if gain < 1e-4 * float(fun @ fun) + 1e-9:
                 break
-        return z, fun, slope
+        return z
 
     def _slope(self, z: Floats, fun: Floats, high: Floats) -> Floats:
         """Derivatives of the residuals, by forward differences (backward at the upper bound)."""
@@ -302,6 +316,7 @@ class _Problem:
         constant, centre, width = self.constants[n], self.centre[n], self.width[n]
         scale = constant.kind == "scale"
         value = centre * np.exp(width * shift) if scale else max(centre + width * shift, 0.0)
+        value = 0.0 if value < 2.0 * SHORTEST_S else value
         return FittedConstant(
             name=constant.name,
             words=constant.words,
@@ -343,13 +358,17 @@ def _recorded(
     spread: Floats,
     problem: _Problem,
 ) -> Calibration:
-    """The calibration with the evidence of its engine constants brought up to date."""
+    """The calibration with the evidence of its engine constants brought up to date.
+
+    Its spreads are those with the other constants held: of all independent draws, these are nearest to the
+    joint posterior (Bishop, Pattern Recognition and Machine Learning, section 10.1.2).
+    """
     sources = sorted({f"{point.source} (sha256 {point.sha256[:12]})" for point in points})
     shown = ", ".join(sources[:4]) + (f" and {len(sources) - 4} more" if len(sources) > 4 else "")
     spreads = dict(fitted.evidence["engine"].spreads) if "engine" in fitted.evidence else {}
     for n, constant in enumerate(constants):
         found = problem.described(n, float(z[n]), float(spread[n]))
-        spreads[constant.name] = found.spread / found.after if found.after > 0.0 else 0.0
+        spreads[constant.name] = min(found.spread / found.after, 1.0) if found.after > 0.0 else 0.0
     evidence = Evidence(
         basis="fitted end to end",
         fitted_on=f"{len(points)} points of {shown}",

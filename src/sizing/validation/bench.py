@@ -152,7 +152,7 @@ SHOWN = {
 def comparison_rows(comparisons: Sequence[Comparison]) -> list[dict[str, object]]:
     """One row a point: measured, predicted and their ratio, for every metric that any point has."""
     points = list(dict.fromkeys(id(row.point) for row in comparisons))
-    metrics = [metric for metric in METRICS if any(row.metric == metric for row in comparisons)]
+    metrics = _told(comparisons)
     held = {(id(row.point), row.metric): row for row in comparisons}
     by_id = {id(row.point): row.point for row in comparisons}
     found = []
@@ -166,7 +166,7 @@ def comparison_rows(comparisons: Sequence[Comparison]) -> list[dict[str, object]
         for metric in metrics:
             name, unit, factor = SHOWN[metric]
             row = held.get((key, metric))
-            line[f"{name}_measured_{unit}"] = _digits(row.measured * factor) if row else None
+            line[f"{name}_{unit}"] = _digits(row.measured * factor) if row else None
             line[f"{name}_predicted_{unit}"] = _digits(row.predicted * factor) if row else None
             line[f"{name}_ratio"] = _digits(row.ratio) if row else None
         found.append(line)
@@ -180,6 +180,13 @@ def summary_notes(summaries: Sequence[Summary]) -> list[str]:
         f"{one.count} {'point' if one.count == 1 else 'points'}"
         for one in summaries
     ]
+
+
+def _told(comparisons: Sequence[Comparison]) -> list[str]:
+    """Metrics that a table shows: end-to-end and requests only where TPOT and tokens are missing."""
+    held = [metric for metric in METRICS if any(row.metric == metric for row in comparisons)]
+    instead = {"e2e_s": "tpot_s", "request_throughput_per_s": "output_tokens_per_s"}
+    return [metric for metric in held if instead.get(metric) not in held]
 
 
 def _rounded(value: float | None) -> float | None:
