@@ -63,7 +63,7 @@ def decode_curve_s(workload: Workload, steps: Steps) -> NDArray[np.float64]:
     return np.maximum.accumulate(np.asarray(steps.decode_s(np.maximum(GRID, 1.0), context), dtype=float))
 
 
-def largest_batch(workload: Workload, slo: Slo, memory: MemoryBudget, steps: Steps, max_num_seqs: int, step_s: NDArray[np.float64] | None = None,
+def largest_batch(workload: Workload, slo: Slo, memory: MemoryBudget | float, steps: Steps, max_num_seqs: int, step_s: NDArray[np.float64] | None = None,
 ) -> Batch:  # fmt: skip
     """Largest batch whose decode step stays within TPOT and whose KV cache fits.
 
@@ -74,7 +74,7 @@ def largest_batch(workload: Workload, slo: Slo, memory: MemoryBudget, steps: Ste
     slo
         TPOT target. [s]
     memory
-        KV room of the replica.
+        KV room of the replica, or how many requests of this length it holds. [request]
     steps
         Step times.
     max_num_seqs
@@ -87,7 +87,8 @@ def largest_batch(workload: Workload, slo: Slo, memory: MemoryBudget, steps: Ste
     B = max{b : t_decode(b, ISL + OSL/2) <= TPOT}, cut at the KV room / (ISL + OSL) and at the engine's limit.
     """
     context = workload.mean_input_tokens + workload.mean_output_tokens / 2
-    kv_requests = float(memory.max_requests(workload.mean_input_tokens + workload.mean_output_tokens))
+    whole = workload.mean_input_tokens + workload.mean_output_tokens
+    kv_requests = float(memory.max_requests(whole) if isinstance(memory, MemoryBudget) else memory)
     memory_limit = min(kv_requests, float(max_num_seqs))
     if memory_limit < 1e-3:
         empty = np.array([1e-3])

@@ -2,29 +2,29 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import lru_cache
+from math import inf
+from pathlib import Path
 
 from sizing.answer import Evaluation, Interval, Plan, Rejected
 from sizing.architecture import Model, read_model
 from sizing.assumptions import DEFAULT_CALIBRATION, DEFAULT_GPUS, DEFAULT_MODEL, Assumption, default
-from sizing.batching import Batch, decode_curve_s, largest_batch
+from sizing.batching import Batch, largest_batch
 from sizing.calibration import Calibration
 from sizing.calibration import calibration as load_calibration
 from sizing.catalog import Gpu, price, resolve_gpu
 from sizing.catalog import gpu as catalog_gpu
+from sizing.catalog.overlay import on_change
 from sizing.cost import price_fleet
 from sizing.deployment import Deployment, EngineSettings, NumberFormats, Parallelism
 from sizing.engines.timing import engine_timing
 from sizing.errors import InputError, nearest
 from sizing.fleet import Targets, size_fleet, size_spares
 from sizing.fleet.size import replicas_between
-from sizing.laws import Answer, broken_laws
-from sizing.memory import MemoryBudget, memory_budget
+from sizing.laws import Claim, broken_laws
+from sizing.prepared import Prepared, prepare
 from sizing.replica.colocated import METHODS, Load, ReplicaCapacity, load_at_rate, replica_capacity
-from sizing.replica.predicted import DRAWS, Prediction, at_rate, predict_replica, rates_within
-from sizing.steptime import StepModel, nominal_and_draws, step_model
+from sizing.replica.predicted import at_rate, rate_within, spread_of_rate
 from sizing.workload import Slo, Workload
 
 #: GPUs of a replica that are tried, smallest first: tensor parallel inside a node, then pipeline stages.
@@ -52,94 +52,55 @@ class Question:
     method: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    """A deployment made ready for any rate and targets: its memory, its steps, and with error bars its curve."""
-
-    memory: MemoryBudget
-    steps: StepModel
-    max_num_seqs: int
-    decode_s: NDArray[np.float64]
-    prefill_s: float
-    prediction: Prediction | None
-
-
-_BENCHES: dict[object, tuple[object, Bench]] = {}
-"""Benches by what they depend on; the value keeps the objects alive that the key names by identity."""
-
-
-def bench(deployment: Deployment, workload: Workload, efficiency: Calibration, method: str) -> Bench:
-    """Memory, steps and curve of a deployment for requests of these lengths; remembered, since rates vary most."""
-    lengths = (workload.input_tokens, workload.output_tokens, workload.sessions, workload.prefix)
-    key = (
-        id(deployment.model), id(deployment.gpu), id(efficiency), deployment.parallelism, deployment.formats,
-        deployment.settings, lengths, method == "predicted",
-    )  # fmt: skip
-    if key not in _BENCHES:
-        if len(_BENCHES) > 4096:
-            _BENCHES.clear()
-        _BENCHES[key] = ((deployment, efficiency), _new_bench(deployment, workload, efficiency, method))
-    return _BENCHES[key][1]
-
-
-def _new_bench(deployment: Deployment, workload: Workload, efficiency: Calibration, method: str) -> Bench:
-    memory = memory_budget(deployment)
-    steps = step_model(deployment, efficiency)
-    settings, defaults = deployment.settings, memory.defaults
-    most = settings.max_num_seqs or defaults.max_num_seqs
-    prediction = None
-    if method == "predicted":
-        budget = settings.max_num_batched_tokens or defaults.max_num_batched_tokens
-        drawn = steps.with_calibration(nominal_and_draws(steps.calibration, DRAWS))
-        prediction = predict_replica(drawn, memory, workload, most, budget)
-    return Bench(
-        memory=memory, steps=steps, max_num_seqs=most, decode_s=decode_curve_s(workload, steps),
-        prefill_s=float(steps.prefill_s(workload.mean_input_tokens)), prediction=prediction,
-    )  # fmt: skip
+def capacity(prepared: Prepared, question: Question) -> tuple[Batch, ReplicaCapacity]:
+    """Largest batch of a replica and the request rate it carries, by the method asked for."""
+    workload, slo = question.workload, question.slo
+    batch = largest_batch(
+        workload, slo, prepared.kv_requests, prepared.steps, prepared.max_num_seqs, prepared.decode_s
+    )
+    within = None if prepared.prediction is None else rate_within(prepared.prediction, slo)
+    replica = replica_capacity(
+        workload, slo, batch, prepared.steps, method=question.method, within=within, prefill_s=prepared.prefill_s
+    )
+    return batch, replica
 
 
 def evaluate(
-    deployment: Deployment, question: Question, efficiency: Calibration, usd_per_gpu_hour: float | None
+    prepared: Prepared, question: Question, usd_per_gpu_hour: float | None
 ) -> Evaluation | Rejected:
-    """One deployment against the targets, top to bottom: memory, steps, batch, replica, fleet, spares, cost."""
-    workload, slo, targets = question.workload, question.slo, question.targets
-    ready = bench(deployment, workload, efficiency, question.method)
-    memory, steps = ready.memory, ready.steps
-    batch = largest_batch(workload, slo, memory, steps, ready.max_num_seqs, ready.decode_s)
-    replica = replica_capacity(
-        workload, slo, batch, steps, method=question.method,
-        within=rates_within(ready.prediction, slo) if ready.prediction else None, prefill_s=ready.prefill_s,
-    )  # fmt: skip
+    """One deployment against the targets, top to bottom: batch, replica, fleet, spares, load, cost."""
+    workload, targets, deployment = question.workload, question.targets, prepared.deployment
+    batch, replica = capacity(prepared, question)
     if replica.request_rate_per_s <= 0:
-        return rejected(deployment, memory, batch, replica, slo)
+        return rejected(prepared, batch, replica, question.slo)
     fleet = size_fleet(workload, replica, targets)
     spares = size_spares(fleet, targets)
-    load, interval = _planned(ready, batch, replica, fleet.rate_per_replica_per_s, question)
+    load, interval = _planned(prepared, batch, replica, fleet.rate_per_replica_per_s, question)
     broken = broken_laws(
-        Answer(deployment=deployment, steps=steps, batch=batch, workload=workload,
-               rate_per_s=fleet.rate_per_replica_per_s, load=load)
-    )  # fmt: skip
+        Claim(prepared=prepared, workload=workload, rate_per_s=fleet.rate_per_replica_per_s, load=load)
+    )
     if broken:
         return Rejected(deployment=deployment, limit="law", reason="; ".join(broken), remedy=REMEDIES["law"])
     gpus = (fleet.replicas + spares.replicas) * deployment.gpus
     return Evaluation(
-        deployment=deployment, memory=memory, steps=steps, batch=batch, replica=replica, fleet=fleet, spares=spares,
-        load=load, interval=interval, cost=price_fleet(gpus, usd_per_gpu_hour, workload),
+        deployment=deployment, memory=prepared.memory, steps=prepared.steps, batch=batch, replica=replica, fleet=fleet,
+        spares=spares, load=load, interval=interval, cost=price_fleet(gpus, usd_per_gpu_hour, workload),
     )  # fmt: skip
 
 
 def _planned(
-    ready: Bench, batch: Batch, replica: ReplicaCapacity, rate_per_s: float, question: Question
+    prepared: Prepared, batch: Batch, replica: ReplicaCapacity, rate_per_s: float, question: Question
 ) -> tuple[Load, Interval | None]:
     """Latency at the planned rate, with bounds where the constants have spreads."""
     workload = question.workload
-    if ready.prediction is None:
+    if prepared.prediction is None:
         return load_at_rate(rate_per_s, batch, workload, replica.prefill_s, method=question.method), None
-    found = at_rate(ready.prediction, rate_per_s)
+    found = at_rate(prepared.prediction, rate_per_s)
     ttft, tpot = found["ttft_s"], found["tpot_s"]
     load = Load(ttft_s=ttft.value, tpot_s=tpot.value, concurrency=found["decoding"].value,
                 prefill_share=rate_per_s * replica.prefill_s)  # fmt: skip
-    low, high = replicas_between(workload, replica, question.targets, ready.prediction.residual.get("rate", 0.0))
+    width = spread_of_rate(prepared.prediction, question.slo)
+    low, high = replicas_between(workload, replica, question.targets, width)
     return load, Interval(replicas_low=low, replicas_high=high, ttft_low_s=ttft.low, ttft_high_s=ttft.high,
                           tpot_low_s=tpot.low, tpot_high_s=tpot.high)  # fmt: skip
 
@@ -150,39 +111,35 @@ def choose(
     efficiency: Calibration,
     usd_per_gpu_hour: float | None,
 ) -> Evaluation | Rejected:
-    """The candidate with the fewest GPUs; pipeline stages are tried only when nothing less holds the weights."""
-    answer: Evaluation | Rejected | None = None
+    """The candidate with the fewest GPUs; a larger layout is tried only where it could win."""
+    best: Prepared | None = None
+    fewest = inf
     for deployment in candidates:
-        if answer is not None and _settled(answer, deployment, question.targets):
+        if best is not None and _settled(best, fewest, deployment, question.targets):
             break
-        tried = evaluate(deployment, question, efficiency, usd_per_gpu_hour)
-        if answer is None or _better(tried, answer):
-            answer = tried
-    if answer is None:
+        prepared = prepare(deployment, question.workload, efficiency, question.method == "predicted")
+        replica = capacity(prepared, question)[1]
+        fleet = size_fleet(question.workload, replica, question.targets)
+        total = (fleet.replicas + question.targets.spares) * deployment.gpus if fleet.replicas else inf
+        if best is None or total < fewest or fewest == inf:
+            best, fewest = prepared, total
+    if best is None:
         raise InputError("no layout to try; give --tp")
-    return answer
+    return evaluate(best, question, usd_per_gpu_hour)
 
 
-def _settled(answer: Evaluation | Rejected, larger: Deployment, targets: Targets) -> bool:
-    """Whether a larger layout can't beat the answer: one such replica and its spares are as many GPUs already."""
-    if isinstance(answer, Evaluation):
-        return larger.parallelism.pp > 1 or answer.total_gpus <= larger.gpus * (1 + targets.spares)
-    return larger.parallelism.pp > 1 and answer.limit != "weights_do_not_fit"
+def _settled(best: Prepared, fewest: float, larger: Deployment, targets: Targets) -> bool:
+    """Whether a larger layout can't win: one such replica and its spares are as many GPUs already."""
+    if larger.parallelism.pp > 1 and (fewest < inf or best.kv_requests >= 1.0):
+        return True
+    return fewest <= larger.gpus * (1 + targets.spares)
 
 
-def _better(tried: Evaluation | Rejected, than: Evaluation | Rejected) -> bool:
-    if isinstance(tried, Evaluation) and isinstance(than, Evaluation):
-        return tried.total_gpus < than.total_gpus
-    return isinstance(tried, Evaluation) or isinstance(than, Rejected)
-
-
-def rejected(
-    deployment: Deployment, memory: MemoryBudget, batch: Batch, replica: ReplicaCapacity, slo: Slo
-) -> Rejected:
+def rejected(prepared: Prepared, batch: Batch, replica: ReplicaCapacity, slo: Slo) -> Rejected:
     """Why this deployment can't serve the workload, and the nearest change that would."""
     limit = replica.limited_by
+    short = prepared.memory.shortfall_bytes
     if limit in ("weights_do_not_fit", "kv_room"):
-        short = memory.shortfall_bytes
         limit = "weights_do_not_fit" if short > 0 else "kv_room"
         reason = (
             f"weights and overhead need {short / 1e9:.1f} GB more per GPU than there is"
@@ -194,7 +151,9 @@ def rejected(
     else:
         least = float(batch.grid_step_s[0]) * 1e3
         reason = f"one request alone decodes in {least:.1f} ms a token, above TPOT {slo.tpot_s * 1e3:.1f} ms"
-    return Rejected(deployment=deployment, limit=limit, reason=reason, remedy=REMEDIES.get(limit, REMEDIES["tpot"]))
+    return Rejected(
+        deployment=prepared.deployment, limit=limit, reason=reason, remedy=REMEDIES.get(limit, REMEDIES["tpot"])
+    )
 
 
 def layouts(model: Model, gpu: Gpu) -> tuple[Parallelism, ...]:
@@ -261,7 +220,7 @@ def plan(
             listed.append(default(name))
         return fallback if value is None else value
 
-    the_model = model if isinstance(model, Model) else read_model(str(use("model", model, DEFAULT_MODEL)))
+    the_model = model if isinstance(model, Model) else _named_model(str(use("model", model, DEFAULT_MODEL)))
     the_workload = workload if workload is not None else _default_workload(listed)
     the_slo = slo if slo is not None else _default_slo(listed)
     names = tuple(use("gpus", gpus, DEFAULT_GPUS))  # type: ignore[arg-type, call-overload]
@@ -317,6 +276,19 @@ def _method(given: str | None, name: str, calibration: object, listed: list[Assu
 def _rank(evaluation: Evaluation) -> tuple[float, int]:
     usd = evaluation.cost.usd_per_hour
     return (float("inf") if usd is None else usd, evaluation.total_gpus)
+
+
+@lru_cache(maxsize=64)
+def _catalog_model(name: str) -> Model:
+    return read_model(name)
+
+
+def _named_model(name: str) -> Model:
+    """A model of the catalogue is read once; a file is read each time, since it may have changed."""
+    return read_model(name) if Path(name).exists() else _catalog_model(name)
+
+
+on_change(_catalog_model.cache_clear)
 
 
 def _default_workload(listed: list[Assumption]) -> Workload:

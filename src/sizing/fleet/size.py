@@ -3,10 +3,9 @@
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from sizing.errors import InputError
 from sizing.replica.colocated import ReplicaCapacity
+from sizing.replica.loads import QUANTILE_80
 from sizing.workload import Workload
 
 MOST_REPLICAS = 10**7
@@ -85,7 +84,7 @@ def size_fleet(workload: Workload, replica: ReplicaCapacity, targets: Targets) -
 
 
 def replicas_between(
-    workload: Workload, replica: ReplicaCapacity, targets: Targets, residual: float
+    workload: Workload, replica: ReplicaCapacity, targets: Targets, spread: float
 ) -> tuple[int, int]:
     """Replicas with the capacity at the upper and at the lower bound of its 80 % interval. [replica]
 
@@ -94,14 +93,11 @@ def replicas_between(
     workload, targets
         Rate and headroom.
     replica
-        With the rate of each draw of the constants.
-    residual
-        Log-sigma of measured over predicted capacity that the constants don't explain. [1]
+        Capacity by the nominal constants.
+    spread
+        Log-sigma of the capacity. [1]
     """
-    rates = replica.rates_per_s
-    sound = rates[1:][rates[1:] > 0]
-    spread = float(np.std(np.log(sound))) if len(sound) > 1 else 0.0
-    width = math.exp(1.2815515655446004 * math.hypot(spread, residual))
+    width = math.exp(QUANTILE_80 * spread)
     exact = workload.request_rate_per_s / replica.planned_rate_per_s(targets.utilization)
     return max(1, math.ceil(exact / width - 1e-9)), max(1, math.ceil(exact * width - 1e-9))
 

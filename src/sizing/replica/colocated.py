@@ -1,6 +1,6 @@
 """A replica that prefills and decodes on the same GPUs: the request rate it carries within its targets."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,8 +30,6 @@ class ReplicaCapacity:
         ``tpot``, ``ttft``, ``kv_room``, ``max_num_seqs`` or ``weights_do_not_fit``.
     method
         One of :data:`METHODS`.
-    rates_per_s
-        The rate again, nominal constants first, then one for each draw of them. [request/s]
     """
 
     request_rate_per_s: float
@@ -40,7 +38,6 @@ class ReplicaCapacity:
     decode_gpu_s: float
     limited_by: str
     method: str
-    rates_per_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     def planned_rate_per_s(self, utilization: float) -> float:
         """Rate planned for at a target utilisation. [request/s]
@@ -136,7 +133,7 @@ def replica_capacity(
     *,
     method: str = "additive",
     overhead_s: float = 0.0,
-    within: tuple[NDArray[np.float64], str] | None = None,
+    within: tuple[float, str] | None = None,
     prefill_s: float | None = None,
 ) -> ReplicaCapacity:
     """Largest request rate one colocated replica sustains within its targets.
@@ -156,8 +153,7 @@ def replica_capacity(
     overhead_s
         Time before and after the engine. [s]
     within
-        Rates within the targets, nominal constants first, and what limits them
-        (:func:`sizing.replica.predicted.rates_within`). [request/s]
+        Rate within the targets and what limits it (:func:`sizing.replica.predicted.rate_within`). [request/s]
     prefill_s
         Prefill of one mean prompt when it is known already. [s]
 
@@ -176,10 +172,9 @@ def replica_capacity(
                                decode_gpu_s=float("inf"), limited_by=limit, method=method)  # fmt: skip
     decode_gpu_s = workload.mean_output_tokens * batch.step_s / batch.max_requests
     if within is not None:
-        each, limit = within
-        return ReplicaCapacity(request_rate_per_s=float(each[0]), saturated_rate_per_s=float("nan"),
-                               prefill_s=prefill_s, decode_gpu_s=decode_gpu_s, limited_by=limit, method=method,
-                               rates_per_s=each)  # fmt: skip
+        rate, limit = within
+        return ReplicaCapacity(request_rate_per_s=rate, saturated_rate_per_s=float("nan"), prefill_s=prefill_s,
+                               decode_gpu_s=decode_gpu_s, limited_by=limit, method=method)  # fmt: skip
     curve = rate_at_batch_per_s(batch, workload, prefill_s)
     load = load_at_rate(curve, batch, workload, prefill_s, method=method, overhead_s=overhead_s)
     rates = {"ttft": _largest(curve, load.ttft_s, slo.ttft_s)}

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sizing.batching import crossing
 from sizing.engines.timing import engine_timing
 from sizing.replica.curve import Curve, run_curve
 from sizing.replica.loads import Estimate, Lengths, Room, estimate
@@ -30,11 +31,14 @@ class Prediction:
         Rate, TPOT, time to first token and requests in flight.
     residual
         Log-sigma of measured over predicted that the constants don't explain, by ``tpot``, ``ttft``, ``rate``. [1]
+    nominal
+        First row of rate, TPOT, time to first token and active requests, each never falling.
     """
 
     room: Room
     curve: Curve
     residual: dict[str, float]
+    nominal: tuple[Values, Values, Values, Values]
 
 
 def lengths_of(workload: Workload) -> Lengths:
@@ -65,11 +69,13 @@ def predict_replica(steps: StepModel, memory: Any, workload: Workload, max_num_s
     lengths = lengths_of(workload)
     room = Room(kv_requests=kv_requests(memory, lengths, scheduling), max_num_seqs=max_num_seqs)
     curve = run_curve(steps, lengths, scheduling, max(min(room.most, 1e5), 1.0))
-    return Prediction(room=room, curve=curve, residual=dict(timing.residual))
+    rows = (curve.rate_per_s, curve.tpot_s, curve.start_s, curve.active)
+    rate, tpot, start, active = (np.maximum.accumulate(np.atleast_2d(row)[0]) for row in rows)
+    return Prediction(room=room, curve=curve, residual=dict(timing.residual), nominal=(rate, tpot, start, active))
 
 
-def rates_within(prediction: Prediction, slo: Slo) -> tuple[Values, str]:
-    """Largest request rate within the targets and the room, nominal first then a draw each, and the limit.
+def rate_within(prediction: Prediction, slo: Slo) -> tuple[float, str]:
+    """Largest request rate within the targets and the room, by the nominal constants, and what limits it.
 
     Parameters
     ----------
@@ -79,18 +85,33 @@ def rates_within(prediction: Prediction, slo: Slo) -> tuple[Values, str]:
         Mean TTFT and TPOT, at most. [s]
     """
     if prediction.room.most < 1.0 - 1e-9:
-        limit = "weights_do_not_fit" if prediction.room.kv_requests < 1.0 else "max_num_seqs"
-        return np.zeros(1), limit
-    curve = prediction.curve
-    rate = np.maximum.accumulate(np.atleast_2d(curve.rate_per_s), axis=-1)
+        return 0.0, "weights_do_not_fit" if prediction.room.kv_requests < 1.0 else "max_num_seqs"
+    rate, tpot_s, start_s, active = prediction.nominal
     room = "kv_room" if prediction.room.kv_requests <= prediction.room.max_num_seqs else "max_num_seqs"
     limits = {
-        "tpot": _at_limit(rate, curve.tpot_s, slo.tpot_s),
-        "ttft": _at_limit(rate, curve.start_s, slo.ttft_s),
-        room: _at_limit(rate, curve.active, prediction.room.most),
+        "tpot": crossing(rate, tpot_s, slo.tpot_s),
+        "ttft": crossing(rate, start_s, slo.ttft_s),
+        room: crossing(rate, active, prediction.room.most),
     }
-    limited_by = min(limits, key=lambda name: float(limits[name][0]))
-    return np.minimum.reduce(list(limits.values())), limited_by
+    limited_by = min(limits, key=lambda name: limits[name])
+    return limits[limited_by], limited_by
+
+
+def spread_of_rate(prediction: Prediction, slo: Slo) -> float:
+    """Log-sigma of the rate within the targets: of the draws, and what the constants don't explain. [1]
+
+    Parameters
+    ----------
+    prediction, slo
+        As for :func:`rate_within`.
+    """
+    curve = prediction.curve
+    rate = np.maximum.accumulate(np.atleast_2d(curve.rate_per_s), axis=-1)
+    limits = ((curve.tpot_s, slo.tpot_s), (curve.start_s, slo.ttft_s), (curve.active, prediction.room.most))
+    rates = np.minimum.reduce([_at_limit(rate, values, limit) for values, limit in limits])[1:]
+    sound = rates[rates > 0]
+    spread = float(np.std(np.log(sound))) if len(sound) > 1 else 0.0
+    return float(np.hypot(spread, prediction.residual.get("rate", 0.0)))
 
 
 def _at_limit(rate: Values, values: Values, limit: float) -> Values:
