@@ -4,7 +4,6 @@ from sizing.architecture.model import CheckpointFormat, Model, Tower
 from sizing.architecture.parts import FeedForward, Layer, Linear, Mixer
 from sizing.architecture.reading import model_from_config, read_model
 
-
 __all__ = [
     "CheckpointFormat",
     "FeedForward",

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 from sizing.errors import InputError
 
-
 #: Largest value believed of any size; beyond it a config is refused.
 LARGEST = {
     "layers": 2_000,

@@ -6,7 +6,6 @@ from sizing.architecture.mtp import mtp_count
 from sizing.architecture.parts import Layer, Linear
 from sizing.architecture.traits import Traits
 
-
 POSITIONS = (
     "max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "max_seq_len", "model_max_length",
     "n_ctx",
@@ -26,7 +25,7 @@ def embeddings(config: Config, traits: Traits) -> tuple[Linear, Linear | None, b
     embedding = Linear(
         name="embed_tokens", inputs=vocabulary, outputs=width, shard="row", quantized=False, role="embedding"
     )
-    if traits.mixer == "encoder":
+    if traits.mixer == "encoder" or traits.headless:
         return embedding, None, False
     head = Linear(
         name="lm_head",
@@ -124,10 +123,10 @@ def shipped_besides(
         extra += sum(layer.count for layer in layers) * config.integer(*POSITIONS, default=1024, kind="width") ** 2
         notes.append("causal masks")
     tied = config.flag("tie_word_embeddings", default=traits.tied)
-    if tied and (facts.get("head_copy", traits.head_copy) is True):
+    if tied and not traits.headless and (facts.get("head_copy", traits.head_copy) is True):
         extra += embedding
         notes.append("a copy of the tied embedding as head")
-    if facts.get("no_head") is True and not tied:
+    if facts.get("no_head") is True and not tied and not traits.headless:
         missing += embedding
         notes.append("no output head (embedding model)")
     return max(extra, 0), missing, ", ".join(notes)

@@ -11,7 +11,6 @@ from sizing.architecture.parts import Layer
 from sizing.architecture.patterns import LETTERS, NAMED, kinds_of, layer_count
 from sizing.architecture.traits import Traits
 
-
 DECLARED = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "mtp_num_layers", "num_mtp_layers")
 
 
@@ -66,9 +65,7 @@ def _module_kinds(config: Config, traits: Traits) -> list[tuple[str, str, int]]:
     elif listed:
         blocks = [NAMED[name] for name in listed if name in NAMED]
     if blocks:
-        return [
-            ("none", block, last) if block in {"moe", "dense"} else (block, "none", last) for block in blocks
-        ]
+        return [("none", block, last) if block in {"moe", "dense"} else (block, "none", last) for block in blocks]
     mixer, feed = kinds_of(config, traits, last)
     if mixer == "compressed":
         return [(mixer, feed, last + 1)]

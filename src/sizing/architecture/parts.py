@@ -11,7 +11,6 @@ from typing import Literal
 
 from sizing.formats import KvFormat, WeightFormat, kv_format, weight_format
 
-
 Shard = Literal["column", "row", "kv", "replicated"]
 #: Roles whose matrices a requested number format leaves in 16 bit.
 UNQUANTISED_ROLES = frozenset({"embedding", "head", "router", "vision", "norm"})

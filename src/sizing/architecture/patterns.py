@@ -7,7 +7,6 @@ from sizing.architecture.kinds.moe import experts_of
 from sizing.architecture.traits import Traits
 from sizing.errors import InputError
 
-
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers", "num_decoder_layers")
 
 #: Names in ``layer_types`` and their kin -> ``attention``, ``sliding``, ``chunked``, ``linear``, ``compressed``
@@ -55,7 +54,9 @@ def _block(config: Config, index: int) -> str | None:
     if isinstance(letters, str) and letters:
         if index >= len(letters) or letters[index] not in LETTERS:
             shown = letters[index] if index < len(letters) else "nothing"
-            raise InputError(f"config hybrid_override_pattern has {shown!r} for block {index}; known: {''.join(LETTERS)}")
+            raise InputError(
+                f"config hybrid_override_pattern has {shown!r} for block {index}; known: {''.join(LETTERS)}"
+            )
         return LETTERS[letters[index]]
     listed = config.texts("layers_block_type", "layer_types")
     if listed and {"moe", "mlp"} & set(listed) and index < len(listed):
@@ -115,9 +116,7 @@ def _hybrid(config: Config, traits: Traits, index: int) -> str | None:
 def _periodic(config: Config, traits: Traits, index: int) -> str | None:
     if config.has("attn_layer_period"):
         period = config.integer("attn_layer_period", kind="layers")
-        return (
-            "attention" if index % period == config.integer("attn_layer_offset", default=0, low=0) else "linear"
-        )
+        return "attention" if index % period == config.integer("attn_layer_offset", default=0, low=0) else "linear"
     for key in ("full_attention_interval", "layer_group_size"):
         if config.has(key) and config.has("linear_num_value_heads", "linear_head_dim", "layer_group_size"):
             return "attention" if (index + 1) % config.integer(key, kind="layers") == 0 else "linear"

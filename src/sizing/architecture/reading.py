@@ -22,13 +22,14 @@ from sizing.architecture.kinds.moe import EXPERTS, SHARED, SHARED_WIDTH, TOP_K
 from sizing.architecture.kinds.moe import WIDTH as MOE_WIDTH
 from sizing.architecture.model import CheckpointFormat, Model
 from sizing.architecture.mtp import mtp_layers
-from sizing.architecture.parts import Layer
+from sizing.architecture.parts import Layer, Linear
 from sizing.architecture.patterns import kinds_of, layer_count
+from sizing.architecture.quantization import Quantization, read_quantization
 from sizing.architecture.traits import Traits, traits_of
 from sizing.architecture.vision import towers_of
-from sizing.catalog.models import shipping_facts
-from sizing.errors import InputError, UnknownFile
-
+from sizing.catalog.models import format_in_name, model_facts, shipping_facts
+from sizing.errors import InputError, UnknownFile, UnknownModel
+from sizing.hub import fetch_config, is_hub_id
 
 #: A config.json larger than this is not one [B].
 LARGEST_FILE_BYTES = 32 * 1024**2
@@ -56,11 +57,25 @@ def read_model(path_or_name: str | Path) -> Model:
     path = Path(path_or_name)
     if path.suffix == ".json" or path.is_dir():
         return _from_path(path)
-    from sizing.catalog.models import model_facts
-
-    facts = model_facts(str(path_or_name))
-    model = model_from_config(facts.config, name=facts.name, source=facts.source)
+    name = str(path_or_name)
+    try:
+        facts = model_facts(name)
+    except UnknownModel as unknown:
+        return _from_hub(name, unknown)
+    model = model_from_config(facts.config, name=facts.name, source=facts.source, named=facts.named_format)
     return model.with_warnings(*facts.notes)
+
+
+def _from_hub(name: str, unknown: UnknownModel) -> Model:
+    """A model that the catalogue lacks, from the hub where its client is installed."""
+    if not is_hub_id(name):
+        raise unknown
+    try:
+        config = fetch_config(name)
+    except UnknownModel as error:
+        raise UnknownModel(f"{unknown}; {error}") from error
+    model = _from_path(config)
+    return replace(model, name=name, source=f"https://huggingface.co/{name}/blob/main/config.json")
 
 
 def _from_path(path: Path) -> Model:
@@ -68,7 +83,10 @@ def _from_path(path: Path) -> Model:
     if not file.is_file():
         raise UnknownFile(f"no file {file}; give a config.json, a folder that has one, or a model's name")
     name = path.name if path.is_dir() else (path.stem if path.name != "config.json" else path.absolute().parent.name)
-    return model_from_config(read_json(file), name=name.replace("--", "/"), source=str(file))
+    name = name.replace("--", "/", 1)
+    beside = file.with_name("hf_quant_config.json")
+    sibling = read_json(beside) if beside.is_file() else None
+    return model_from_config(read_json(file), name=name, source=str(file), sibling=sibling, named=format_in_name(name))
 
 
 def read_json(file: Path) -> dict[str, object]:
@@ -92,7 +110,14 @@ def read_json(file: Path) -> dict[str, object]:
     return value
 
 
-def model_from_config(config: Mapping[str, object], name: str = "model", source: str = "") -> Model:
+def model_from_config(
+    config: Mapping[str, object],
+    name: str = "model",
+    source: str = "",
+    *,
+    sibling: Mapping[str, object] | None = None,
+    named: str | None = None,
+) -> Model:
     """Model from the contents of a config.json.
 
     Parameters
@@ -103,6 +128,10 @@ def model_from_config(config: Mapping[str, object], name: str = "model", source:
         What to call the model.
     source
         Where it came from, kept for reports.
+    sibling
+        Contents of the ``hf_quant_config.json`` beside it.
+    named
+        Weight format that the model's name asks for; counts where no quantisation record is there.
 
     Raises
     ------
@@ -116,9 +145,13 @@ def model_from_config(config: Mapping[str, object], name: str = "model", source:
     text = _text_level(config, warnings)
     traits = _traits(text, top)
     hidden = hidden_size(text)
-    layers, pattern = _layers(text, traits)
-    embedding, head, tied = embeddings(text, traits)
+    quantization = read_quantization(text, top, _dtype(text), sibling, named)
     architecture = str(next(iter(top.items("architectures") or text.items("architectures") or [""])))
+    traits = _headless(traits, architecture)
+    layers, pattern = grouped(_stored(_layers(text, traits), quantization))
+    embedding, head, tied = embeddings(text, traits)
+    embedding = embedding.with_format(quantization.format_of(embedding, None))
+    head = head and head.with_format(quantization.format_of(head, None))
     facts = shipping_facts(name)
     extra, missing, note = shipped_besides(text, traits, layers, embedding.parameters, facts)
     traits = replace(traits, mtp_copies=facts.get("mtp_copies", traits.mtp_copies) is True)
@@ -138,10 +171,18 @@ def model_from_config(config: Mapping[str, object], name: str = "model", source:
         head=head,
         other_parameters=outside_layers(text, traits, len(pattern)),
         towers=towers_of(top, hidden, architecture),
-        mtp_layers=grouped(modules)[0],
+        mtp_layers=grouped(_stored(modules, quantization, len(pattern)))[0],
         mtp_other_parameters=besides,
-        checkpoint=CheckpointFormat(extra_parameters=extra, missing_parameters=missing, extra_note=note),
-        native_dtype=_dtype(text),
+        checkpoint=CheckpointFormat(
+            name=_mostly(layers, quantization.native),
+            method=quantization.method,
+            kv=quantization.kv,
+            left_alone=quantization.left_alone,
+            extra_parameters=extra,
+            missing_parameters=missing,
+            extra_note=note,
+        ),
+        native_dtype=quantization.native,
         state_dtype=_state_dtype(text),
         encoder_only=traits.mixer == "encoder",
         warnings=tuple(warnings),
@@ -190,7 +231,9 @@ def _traits(text: Config, top: Config) -> Traits:
         text.raw = {**text.raw, **absent}
     noted = [f"{key} {absent[key]}" for key in sorted(_NOTED & set(absent))]
     if noted:
-        text.warn(f"absent from the config, so the class defaults of {model_type or 'its type'} hold: {', '.join(noted)}")
+        text.warn(
+            f"absent from the config, so the class defaults of {model_type or 'its type'} hold: {', '.join(noted)}"
+        )
     return traits
 
 
@@ -202,7 +245,39 @@ def _spelled_otherwise(text: Config, key: str) -> bool:
     return False
 
 
-def _layers(text: Config, traits: Traits) -> tuple[tuple[Layer, ...], tuple[int, ...]]:
+def _headless(traits: Traits, architecture: str) -> Traits:
+    """Classes that embed, classify or score have no head over the vocabulary."""
+    bare = architecture.endswith("Model") and not architecture.endswith(("LMHeadModel", "LMModel"))
+    scoring = architecture.endswith(("ForSequenceClassification", "ForTokenClassification", "RewardModel"))
+    return replace(traits, headless=True) if bare or scoring else traits
+
+
+def _stored(layers: list[Layer], quantization: Quantization, mtp_from: int | None = None) -> list[Layer]:
+    """The layers with each matrix in the format that the checkpoint stores it in."""
+    first = mtp_from or 0
+    return [_stored_layer(layer, quantization, first + at, mtp=mtp_from is not None) for at, layer in enumerate(layers)]
+
+
+def _mostly(layers: tuple[Layer, ...], native: str) -> str:
+    """Format of the largest part of the quantised matrices, the native one where there is none."""
+    sizes: Counter[str] = Counter()
+    for layer in layers:
+        for linear in layer.linears:
+            if linear.format != native:
+                sizes[linear.format] += linear.parameters * layer.count
+    return sizes.most_common(1)[0][0] if sizes else native
+
+
+def _stored_layer(layer: Layer, quantization: Quantization, index: int, *, mtp: bool) -> Layer:
+    def stored(linears: tuple[Linear, ...]) -> tuple[Linear, ...]:
+        return tuple(linear.with_format(quantization.format_of(linear, index, mtp=mtp)) for linear in linears)
+
+    mixer = replace(layer.mixer, linears=stored(layer.mixer.linears))
+    feed_forward = replace(layer.feed_forward, linears=stored(layer.feed_forward.linears))
+    return replace(layer, mixer=mixer, feed_forward=feed_forward)
+
+
+def _layers(text: Config, traits: Traits) -> list[Layer]:
     norms = norm_elements(text, traits) * traits.norms + layer_extras(text)
     order: list[Layer] = []
     for index in range(layer_count(text)):
@@ -215,7 +290,7 @@ def _layers(text: Config, traits: Traits) -> tuple[tuple[Layer, ...], tuple[int,
                 norm_parameters=norms,
             )
         )
-    return grouped(order)
+    return order
 
 
 def grouped(order: list[Layer]) -> tuple[tuple[Layer, ...], tuple[int, ...]]:

@@ -82,6 +82,8 @@ class Traits:
         Norms after the last layer.
     pooler
         Whether an encoder has a pooling matrix.
+    headless
+        Whether there is no head over the vocabulary.
     position_offset
         Rows that learned position embeddings have more than the longest context (OPT: 2).
     head_copy
@@ -128,6 +130,7 @@ class Traits:
     embedding_norm: int = 0
     final_norms: int = 1
     pooler: bool = False
+    headless: bool = False
     position_offset: int = 0
     head_copy: bool = False
     mask_buffers: bool = False

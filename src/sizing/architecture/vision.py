@@ -9,7 +9,6 @@ from collections.abc import Callable
 from sizing.architecture.config import Config
 from sizing.architecture.model import Tower
 
-
 Family = Callable[[Config, Config, int], int]
 
 WIDTH = ("embed_dim", "hidden_size", "vt_hidden_size", "width", "d_model", "n_embd")

@@ -1,11 +1,16 @@
 """The model catalogue: config facts by name, forgiving of how people write names."""
 
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import lru_cache
 
+from sizing.catalog.names import essential, format_in_name, plain, without_format
+from sizing.catalog.overlay import layers, on_change
 from sizing.catalog.tables import read_table, table_names
-from sizing.errors import UnknownModel, nearest
+from sizing.errors import InputError, UnknownModel, near_names
+
+__all__ = ["ModelFacts", "format_in_name", "model_facts", "models", "resolve_model", "shipping_facts"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,37 +20,119 @@ class ModelFacts:
     Parameters
     ----------
     name
-        Hugging Face id.
+        What the model is called: the name asked for, where it carries a number format, else the id.
+    id
+        Hugging Face id of the entry.
     config
         The fields of its config.json that bear on sizes.
     source
         Where they were read.
     quality
-        ``verbatim``, ``mirror``, ``preset``, ``fixture``, ``abridged`` or ``reconstructed``.
+        ``verbatim``, ``mirror``, ``preset``, ``fixture``, ``abridged``, ``reconstructed``, ``class default``, ``user``.
+    named_format
+        Weight format that the name asked for and the entry does not have.
     notes
-        What the name asked for that the catalogue answered otherwise.
+        What a short name was taken for.
     """
 
     name: str
+    id: str
     config: dict[str, object]
     source: str = ""
     quality: str = ""
+    named_format: str | None = None
     notes: tuple[str, ...] = ()
 
 
 def models() -> tuple[str, ...]:
-    """Ids of the models in the catalogue, sorted."""
-    return tuple(sorted(table_names("models.toml"), key=str.lower))
+    """Ids of the models in the catalogue, the user's own among them, sorted."""
+    return tuple(sorted(_names(), key=str.lower))
 
 
-def plain(name: str) -> str:
-    """A name without owner, case and punctuation."""
-    return re.sub(r"[^a-z0-9.]+", "-", name.lower().rsplit("/", 1)[-1]).strip("-")
+@lru_cache(maxsize=1)
+def _names() -> dict[str, None]:
+    own = {name: None for _, entries in layers("models") for name in entries}
+    return {**own, **dict.fromkeys(table_names("models.toml"))}
+
+
+@lru_cache(maxsize=1)
+def _aliases() -> dict[str, str]:
+    table = read_table("model_aliases.toml", "aliases") or {}
+    return {plain(short): str(name) for short, name in table.items()}
 
 
 @lru_cache(maxsize=1)
 def _by_plain_name() -> dict[str, str]:
-    return {plain(name): name for name in reversed(table_names("models.toml"))}
+    return {plain(name): name for name in reversed(_names())}
+
+
+@lru_cache(maxsize=1)
+def _by_essentials() -> dict[tuple[str, ...], list[str]]:
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name in _names():
+        found.setdefault(essential(without_format(name)), []).append(name)
+    return found
+
+
+def _forget() -> None:
+    for known in (_names, _by_plain_name, _by_essentials):
+        known.cache_clear()
+
+
+on_change(_forget)
+
+
+def resolve_model(name: str) -> tuple[str, str | None]:
+    """Id of the entry that a name means, and the weight format the name asks for where the entry has none of it.
+
+    The name itself is tried first, then in any case, without owner, as an alias, and at last without number
+    formats, dates and tuning variants.
+
+    Raises
+    ------
+    UnknownModel
+        No such model; the message names the nearest.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise InputError(f"a model is a name, a folder or a config.json, got {name!r}")
+    exact = _exactly(name)
+    if exact is not None:
+        return exact, None
+    wanted = format_in_name(name)
+    bare = without_format(name)
+    found = _exactly(bare) if bare != name else None
+    found = found or _nearly(bare)
+    if found is None:
+        raise _unknown(name)
+    has = format_in_name(found)
+    return found, (wanted if has is None else None)
+
+
+def _exactly(name: str) -> str | None:
+    if name in _names():
+        return name
+    low = plain(name)
+    return _by_plain_name().get(low) or _aliases().get(low)
+
+
+def _nearly(name: str) -> str | None:
+    parts = essential(name)
+    candidates = _by_essentials().get(parts, [])
+    low = plain(name)
+    ranked = sorted(
+        candidates,
+        key=lambda each: (format_in_name(each) is not None, -SequenceMatcher(None, low, plain(each)).ratio(), each),
+    )
+    return ranked[0] if ranked else None
+
+
+def _unknown(name: str) -> UnknownModel:
+    near = near_names(name[:200], _names())
+    shown = f"; nearest: {', '.join(near)}" if near else ""
+    return UnknownModel(
+        f"no model {name[:200]!r} in the catalogue, and no such file or folder{shown}."
+        " List them with `size-inference models`, or give the folder of its config.json"
+    )
 
 
 def model_facts(name: str) -> ModelFacts:
@@ -56,15 +143,31 @@ def model_facts(name: str) -> ModelFacts:
     UnknownModel
         No such model; the message names the nearest.
     """
-    found = name if name in table_names("models.toml") else _by_plain_name().get(plain(name))
-    table = read_table("models.toml", found) if found else None
-    if found is None or table is None:
-        raise UnknownModel(
-            f"no model {name!r} in the catalogue, and no such file or folder{nearest(name, models())}."
-            " List them with `size-inference models`, or give the folder of its config.json"
-        )
-    source, quality = str(table.pop("source", "")), str(table.pop("quality", ""))
-    return ModelFacts(name=found, config=table, source=source, quality=quality)
+    found, format = resolve_model(name)
+    table, file = _entry(found)
+    source = str(table.pop("source", "")) or file
+    quality = str(table.pop("quality", "")) or ("user" if file else "")
+    table.pop("published", None)
+    notes = (f"{name!r} is taken for {found}",) if essential(name) != essential(found) or format else ()
+    return ModelFacts(
+        name=name if format else found,
+        id=found,
+        config=table,
+        source=source,
+        quality=quality,
+        named_format=format,
+        notes=notes if plain(name) != plain(found) else (),
+    )
+
+
+def _entry(name: str) -> tuple[dict[str, object], str]:
+    """The entry of that name with the user's overrides, and the user's file if it has any."""
+    table, file = dict(read_table("models.toml", name) or {}), ""
+    for path, entries in layers("models"):
+        own = entries.get(name)
+        if isinstance(own, Mapping):
+            table, file = {**table, **own}, path
+    return table, file
 
 
 def shipping_facts(name: str) -> dict[str, object]:

@@ -7,7 +7,6 @@ from functools import lru_cache
 from sizing.catalog.files import data_file
 from sizing.errors import InputError
 
-
 _HEADER = re.compile(r'^\[("?)([^"\[\]\n]+)\1\][ \t]*$', re.MULTILINE)
 
 

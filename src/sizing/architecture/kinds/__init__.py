@@ -7,7 +7,6 @@ from sizing.architecture.parts import FeedForward, Mixer
 from sizing.architecture.traits import Traits
 from sizing.registry import Registry
 
-
 MixerReader = Callable[[Config, Traits, int], Mixer]
 FeedForwardReader = Callable[[Config, Traits, int], FeedForward]
 

@@ -8,7 +8,6 @@ from sizing.architecture.parts import Linear, Mixer
 from sizing.architecture.traits import Traits
 from sizing.errors import InputError
 
-
 HEADS = (
     "num_attention_heads", "n_head", "n_heads", "num_heads", "attn_heads", "decoder_attention_heads", "num_q_heads",
 )  # fmt: skip

@@ -14,7 +14,6 @@ from sizing.architecture.kinds.mla import index_key_bytes
 from sizing.architecture.parts import Linear, Mixer
 from sizing.architecture.traits import Traits
 
-
 #: Compression at which entries overlap and an indexer picks among them.
 INDEXED_RATIO = 4
 RATIO_NAMED = {

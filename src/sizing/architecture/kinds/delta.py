@@ -53,9 +53,7 @@ def kimi_delta(config: Config, traits: Traits, index: int) -> Mixer:
     width = inner.integer("linear_head_dim", "head_dim", default=128, kind="head_dim")
     conv = inner.integer("linear_conv_kernel_dim", "short_conv_kernel_size", default=4, kind="small")
     wide = heads * width
-    linears = [
-        matrix(f"self_attn.{name}_proj", hidden, wide, heads=heads, group="qkv") for name in ("q", "k", "v")
-    ]
+    linears = [matrix(f"self_attn.{name}_proj", hidden, wide, heads=heads, group="qkv") for name in ("q", "k", "v")]
     low_rank = config.text("model_type") not in {"bailing_hybrid"}
     if low_rank:
         linears += [

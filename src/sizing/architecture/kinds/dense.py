@@ -7,7 +7,6 @@ from sizing.architecture.parts import FeedForward, Linear
 from sizing.architecture.traits import Traits
 from sizing.errors import InputError
 
-
 #: Width of dense layers where ``intermediate_size`` is the experts'.
 DENSE_WIDTH = ("intermediate_size_mlp", "dense_intermediate_size", "intermediate_size_dense", "mlp_intermediate_size")
 #: Types whose feed-forward is four times the model's width.
@@ -78,9 +77,7 @@ def dense(config: Config, traits: Traits, index: int) -> FeedForward:
     """A feed-forward that every token goes through."""
     width = dense_width(config, index)
     bias = on(config, traits.mlp_bias)
-    return FeedForward(
-        kind="dense", linears=dense_linears(hidden_size(config), width, gated=traits.gated, bias=bias)
-    )
+    return FeedForward(kind="dense", linears=dense_linears(hidden_size(config), width, gated=traits.gated, bias=bias))
 
 
 @feed_forwards.register("none")

@@ -12,7 +12,6 @@ from sizing.architecture.parts import Mixer
 from sizing.architecture.traits import Traits
 from sizing.errors import InputError
 
-
 STATE = ("mamba_d_state", "ssm_state_size", "state_size", "d_state")
 CONV = ("mamba_d_conv", "conv_kernel", "d_conv", "mamba_conv_kernel")
 HEADS2 = ("mamba_n_heads", "mamba_num_heads", "n_mamba_heads")

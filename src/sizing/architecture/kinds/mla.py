@@ -13,7 +13,6 @@ from sizing.architecture.kinds.attention import HEADS, hidden_size, matrix, on, 
 from sizing.architecture.parts import Linear, Mixer
 from sizing.architecture.traits import Traits
 
-
 #: Elements that share one FP32 scale in the indexer's cache.
 INDEX_GROUP = 128
 

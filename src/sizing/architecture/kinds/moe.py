@@ -12,7 +12,6 @@ from sizing.architecture.parts import FeedForward, Linear
 from sizing.architecture.traits import Traits
 from sizing.errors import InputError
 
-
 EXPERTS = (
     "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts",
     "num_moe_experts", "moe_num_routed_experts",

@@ -8,7 +8,6 @@ from sizing.architecture.parts import FeedForward, Mixer
 from sizing.architecture.traits import Traits
 from sizing.errors import InputError
 
-
 #: Widths are rounded up to a multiple of this.
 ROUND_TO = 256
 

@@ -1,0 +1,33 @@
+"""Parameter counts against the framework's and the files'."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    file: Annotated[
+        Path | None, typer.Argument(help="CSV file of parameter counts; the shipped set if left out.", show_default=False)
+    ] = None,
+    configs: Annotated[
+        Path | None, typer.Option(help="Folder of owner--name.json files, tried before the catalogue.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write per-row counts to this CSV file.")] = None,
+    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
+) -> None:
+    """Count the parameters of each model and print the error table."""
+    from sizing.cli.output import emit, progress
+    from sizing.reports.tabular import render_rows
+    from sizing.validation.memory import check_folder
+    from sizing.validation.parameters import count_row, error_table, read_rows
+
+    check_folder(configs)
+    rows = read_rows(file)
+    counts = [count_row(row, configs) for row in progress(rows, len(rows), "counting")]
+    if out is not None:
+        emit(render_rows([count.cells() for count in counts], format="csv"), out)
+    notes = [f"{count.id}: {count.reason}" for count in counts if count.reason]
+    answered = sum(count.parameters is not None for count in counts)
+    title = f"{len(rows)} models, {answered} counted, {len(notes)} explained below"
+    emit(render_rows(error_table(rows, counts), format=format, title=title, notes=notes))
