@@ -86,7 +86,12 @@ def _from_path(path: Path) -> Model:
     name = name.replace("--", "/", 1)
     beside = file.with_name("hf_quant_config.json")
     sibling = read_json(beside) if beside.is_file() else None
-    return model_from_config(read_json(file), name=name, source=str(file), sibling=sibling, named=format_in_name(name))
+    try:
+        return model_from_config(
+            read_json(file), name=name, source=str(file), sibling=sibling, named=format_in_name(name)
+        )
+    except InputError as error:
+        raise error if str(file) in str(error) else InputError(f"{file}: {error}") from error
 
 
 def read_json(file: Path) -> dict[str, object]:
