@@ -9,6 +9,7 @@ one more array axis of the same arithmetic.
 from sizing.calibration.constants import (
     BOUNDS,
     BY_FORMAT,
+    BY_KEY,
     FAMILIES,
     KERNEL_FORMATS,
     Bound,
@@ -20,6 +21,7 @@ from sizing.calibration.constants import (
     Moe,
     Prefill,
     Value,
+    default,
     family_keys,
 )
 from sizing.calibration.files import (
@@ -40,6 +42,7 @@ __all__ = [
     "ANY",
     "BOUNDS",
     "BY_FORMAT",
+    "BY_KEY",
     "FAMILIES",
     "KERNEL_FORMATS",
     "NAMED",
@@ -60,6 +63,7 @@ __all__ = [
     "Value",
     "applied",
     "calibration",
+    "default",
     "family_keys",
     "kernels_of",
     "read_tables",

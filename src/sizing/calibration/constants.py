@@ -59,14 +59,14 @@ class Gemm:
     """Matrix product with one weight format."""
 
     fixed_s: Value = 3e-6
-    memory_fraction: Value = 0.82
+    memory_fraction: Value = 0.83
     compute_fraction: Value = 0.75
     ramp_bytes: Value = 230.0
-    depth_s: Value = 0.7e-9
+    depth_s: Value = 0.75e-9
     split_s: Value = 2e-6
-    wave_exponent: Value = 0.1
-    quantise_row_s: Value = 0.5e-9
-    quantise_fraction: Value = 0.35
+    wave_exponent: Value = 0.15
+    quantise_row_s: Value = 0.3e-9
+    quantise_fraction: Value = 0.45
     smoothness: Value = 3.0
     scale: Value = 1.0
 
@@ -79,9 +79,9 @@ class Decode:
     memory_fraction: Value = 0.9
     compute_fraction: Value = 0.6
     unit_s: Value = 3e-6
-    context_s: Value = 0.3e-9
+    context_s: Value = 0.25e-9
     narrow: Value = 1.0
-    smoothness: Value = 0.8
+    smoothness: Value = 0.75
     scale: Value = 1.0
 
 
@@ -90,10 +90,10 @@ class Prefill:
     """Causal attention core of prefill."""
 
     fixed_s: Value = 1e-5
-    memory_fraction: Value = 0.6
-    compute_fraction: Value = 0.6
+    memory_fraction: Value = 0.65
+    compute_fraction: Value = 0.65
     ramp_tokens: Value = 200.0
-    token_s: Value = 1e-9
+    token_s: Value = 0.5e-9
     narrow: Value = 1.0
     packed: Value = 0.0
     tile_rows: Value = 128.0
@@ -107,7 +107,7 @@ class Moe:
     """Fused experts with one weight format."""
 
     fixed_s: Value = 2.5e-5
-    memory_fraction: Value = 0.85
+    memory_fraction: Value = 0.9
     compute_fraction: Value = 0.6
     token_s: Value = 1e-8
     tile_rows: Value = 64.0
@@ -121,7 +121,7 @@ class Exchange:
 
     fixed_s: Value = 5e-6
     link_fraction: Value = 0.72
-    smoothness: Value = 0.65
+    smoothness: Value = 0.62
     growth: Value = 0.15
     scale: Value = 1.0
 
@@ -172,6 +172,36 @@ FAMILIES: dict[str, type[Any]] = {
 BY_FORMAT = ("gemm", "moe")
 KERNEL_FORMATS = ("bf16", "fp8", "fp8_block", "nvfp4", "int8", "int8_weight", "int4_weight")
 """Weight formats that kernels differ by."""
+
+
+BY_KEY: Mapping[str, Mapping[str, float]] = {
+    "gemm.fp8_block": {"fixed_s": 4.5e-6, "compute_fraction": 0.7, "ramp_bytes": 620.0, "split_s": 1.0},
+    "gemm.fp8": {"fixed_s": 5e-6},
+    "gemm.nvfp4": {"fixed_s": 6.5e-6, "compute_fraction": 0.5, "ramp_bytes": 400.0, "split_s": 1.0},
+    "gemm.int8": {"fixed_s": 6e-6, "compute_fraction": 0.7},
+    "gemm.int8_weight": {"fixed_s": 5e-6, "compute_fraction": 0.65},
+    "gemm.int4_weight": {"fixed_s": 5e-6, "compute_fraction": 0.6},
+    "mla_decode": {"compute_fraction": 0.95, "unit_s": 6e-6},
+    "mla_prefill": {"memory_fraction": 0.8, "ramp_tokens": 70.0},
+    "dispatch": {"fixed_s": 2.7e-4, "link_fraction": 0.45, "smoothness": 1.6, "growth": 0.0},
+    "combine": {"fixed_s": 8e-5, "link_fraction": 0.38, "smoothness": 1.0, "growth": 0.0},
+    "dispatch_low": {"fixed_s": 6e-5, "link_fraction": 0.18, "smoothness": 1.8, "growth": 0.0},
+    "combine_low": {"fixed_s": 5e-5, "link_fraction": 0.19, "smoothness": 2.5, "growth": 0.0},
+    "gather": {"fixed_s": 7e-6, "growth": 0.5},
+    "point_to_point": {"fixed_s": 1e-5, "link_fraction": 0.75, "smoothness": 1.5, "growth": 0.0},
+}
+"""Defaults of single families and formats: what holds on every GPU for want of a fit."""
+
+
+def default(key: str) -> Any:
+    """Constants of a family, or of one of its formats, before any fit.
+
+    Parameters
+    ----------
+    key
+        Such as ``gemm.fp8``.
+    """
+    return FAMILIES[key.partition(".")[0]](**BY_KEY.get(key, {}))
 
 
 def family_keys() -> list[tuple[str, type[Any]]]:

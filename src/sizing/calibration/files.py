@@ -27,7 +27,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sizing.calibration.constants import BOUNDS, BY_FORMAT, FAMILIES, KERNEL_FORMATS, family_keys
+from sizing.calibration.constants import BOUNDS, BY_FORMAT, FAMILIES, KERNEL_FORMATS, default, family_keys
 from sizing.calibration.record import UNKNOWN_RESIDUAL, Calibration, Evidence, rule_of_thumb
 from sizing.catalog import Gpu
 from sizing.catalog.files import data_file
@@ -280,7 +280,7 @@ def _measured(gpu: str, architecture: str, engine: str) -> Calibration:
         name="measured",
         gpu=gpu,
         engine=engine,
-        families={key: kind() for key, kind in family_keys()},
+        families={key: default(key) for key, _ in family_keys()},
         evidence={
             key: Evidence(fitted_on="defaults of the form", spreads={"scale": UNKNOWN_RESIDUAL})
             for key, _ in family_keys()

@@ -1,0 +1,146 @@
+"""Which constants each family of kernels is given: shared by its formats, of one format, or chosen."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sizing.calibration import BY_KEY, default
+from sizing.validation.kernel_tables import KernelTable
+
+
+Place = tuple[str, str]
+"""Family (or family and format) and name of a constant."""
+
+
+Choice = Mapping[Place, float]
+"""Settings of constants that are not moved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How one family is fitted.
+
+    Attributes
+    ----------
+    families
+        Families whose constants move.
+    operations
+        Beginnings of the names of the tables that take part.
+    instead_of
+        Tables that make these unnecessary: with them, another plan is for the family.
+    shared, own
+        Constants of the whole family, and of each format.
+    optional, own_optional
+        Constants that are moved only where they lower the loss enough.
+    choices
+        Settings that are tried one after the other, each with a fit of its own.
+    """
+
+    families: tuple[str, ...]
+    operations: tuple[str, ...]
+    shared: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    own_optional: tuple[str, ...] = ()
+    choices: tuple[Choice, ...] = ({},)
+    instead_of: tuple[str, ...] = ()
+
+    def takes(self, operation: str, present: Sequence[str]) -> bool:
+        """Whether a table takes part, given which tables there are."""
+        family = operation.partition(".")[0]
+        return family in self.operations and not any(p.partition(".")[0] in self.instead_of for p in present)
+
+    def key_of(self, operation: str) -> str:
+        """Family, with its format where the family has them, whose constants predict a table."""
+        family, _, kernel_format = operation.partition(".")
+        if family in self.families:
+            return f"{family}.{kernel_format}" if kernel_format else family
+        return self.families[0]
+
+    def needed(self, tables: Sequence[KernelTable]) -> list[Place]:
+        """Constants that are always moved on some tables."""
+        return self._places(self.shared, self.own, tables)
+
+    def optional_ones(self, tables: Sequence[KernelTable]) -> list[Place]:
+        """Constants that may be moved on some tables."""
+        shared = self._places(self.optional, (), tables)
+        own = self._places((), self.own_optional, tables)
+        return shared + [place for place in own if place[1] not in OF_QUANTISED or place[0].endswith(QUANTISED)]
+
+    def _places(self, shared: Sequence[str], own: Sequence[str], tables: Sequence[KernelTable]) -> list[Place]:
+        keys = dict.fromkeys(self.key_of(t.operation) for t in tables)
+        return [(family, name) for family in self.families for name in shared] + [
+            (key, name) for key in keys if "." in key for name in own
+        ]
+
+    def settings(self, tables: Sequence[KernelTable]) -> list[Choice]:
+        """Settings to try on some tables; the first holds the defaults that a shared constant must not move."""
+        keys = {self.key_of(t.operation) for t in tables}
+        kept = {(k, n): v for k in keys for n, v in BY_KEY.get(k, {}).items() if (k.partition(".")[0], n) in FIXED}
+        return [{**kept, **{p: v for p, v in c.items() if p[0] in keys}} for c in self.choices]
+
+    def is_news(self, place: Place, value: float) -> bool:
+        """Whether a setting must be written down: it differs from the default."""
+        return value != float(getattr(default(place[0]), place[1])) or place in {p for c in self.choices for p in c}
+
+
+OF_QUANTISED = ("quantise_row_s", "quantise_fraction", "depth_s")
+"""Constants that only formats with a quantised input have of their own."""
+QUANTISED = (".fp8", ".fp8_block", ".nvfp4")
+FIXED = {("gemm", "split_s")}
+"""Shared constants that a format's own default stands against."""
+
+PLANS = (
+    Plan(
+        families=("gemm",),
+        operations=("gemm",),
+        shared=("memory_fraction", "depth_s"),
+        own=("fixed_s", "compute_fraction"),
+        optional=("wave_exponent", "split_s"),
+        own_optional=("ramp_bytes", "quantise_row_s", "quantise_fraction", "depth_s"),
+        choices=({}, {("gemm.fp8", "split_s"): 1.0}),
+    ),
+    Plan(
+        families=("moe",),
+        operations=("moe",),
+        shared=("fixed_s", "token_s"),
+        own=("compute_fraction",),
+        optional=("memory_fraction", "tile_rows"),
+        own_optional=("fixed_s", "token_s", "memory_fraction"),
+    ),
+    Plan(
+        families=("attention_decode",),
+        operations=("attention_decode",),
+        shared=("fixed_s", "memory_fraction", "unit_s"),
+        optional=("context_s", "smoothness", "narrow"),
+    ),
+    Plan(
+        families=("attention_prefill",),
+        operations=("attention_prefill",),
+        shared=("fixed_s", "compute_fraction", "ramp_tokens"),
+        optional=("memory_fraction", "token_s", "narrow"),
+        choices=(
+            {},
+            {("attention_prefill", "tile_rows"): 64.0},
+            {("attention_prefill", "packed"): 1.0},
+        ),
+    ),
+    *(
+        Plan(families=("mla_decode",), operations=(table,), shared=("fixed_s", "unit_s"),
+             optional=("compute_fraction", "context_s", "narrow"), instead_of=instead)
+        for table, instead in (("mla_decode", ()), ("mla_decode_module", ("mla_decode",)))
+    ),
+    *(
+        Plan(families=("mla_prefill",), operations=(table,), shared=("fixed_s", "compute_fraction"),
+             optional=("memory_fraction", "ramp_tokens"), instead_of=instead)
+        for table, instead in (("mla_prefill", ()), ("mla_prefill_module", ("mla_prefill",)))
+    ),
+    *(
+        Plan(families=(name,), operations=(name,), shared=("fixed_s", "link_fraction"), optional=("smoothness", "growth"))
+        for name in ("all_reduce", "gather")
+    ),
+    *(
+        Plan(families=(name,), operations=(name,), shared=("fixed_s", "link_fraction"), optional=("smoothness",))
+        for name in ("dispatch", "combine", "dispatch_low", "combine_low")
+    ),
+)  # fmt: skip
+"""In the order of the fit; blocks are fitted with the products they contain already in place."""

@@ -1,0 +1,361 @@
+"""Efficiency constants from tables of measured kernels.
+
+For each GPU and engine the families are fitted one after the other, each by least squares on the logarithm of
+predicted over measured time with a soft loss (rows that no form explains pull little). Weight formats of one
+family share what belongs to the chip and keep apart what belongs to the kernel. Shapes are split in two halves:
+each half alone gives the spread of a constant, and the error on rows that it has not seen.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sizing.calibration import ANY, BOUNDS, Calibration, Table, Tables, calibration, default, family_keys
+from sizing.catalog import Gpu
+from sizing.catalog import gpu as find_gpu
+from sizing.fitting.kernel_plan import PLANS, Choice, Place, Plan
+from sizing.validation.kernel_rules import without_defects
+from sizing.validation.kernel_tables import KernelTable
+from sizing.validation.kernel_times import predicted_s
+
+
+Floats = NDArray[np.float64]
+Progress = Callable[[Sequence[Any], int, str], Iterable[Any]]
+
+ROWS, TRIAL_ROWS = 1600, 500
+"""Rows of one table that a fit, and the choice of its constants, look at, drawn evenly. [row]"""
+WORTH = 0.06
+"""Share of the loss that one more constant must take away. [1]"""
+SOFT = 0.05
+"""Log-ratio from which a row pulls less than its square. [1]"""
+LEAST_SPREAD = 0.01
+"""Spread of a constant, at the least: another chip of the kind, another driver. [1]"""
+SYSTEMATIC_BINS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyFit:
+    """What a fit of one family gives.
+
+    Attributes
+    ----------
+    gpu, engine, plan
+        What was fitted.
+    operations
+        Tables that took part, with their rows and those left out by rule.
+    values, spreads
+        Constants by family key and name, and their log-sigma. [unit of the constant], [1]
+    before, after, held_out
+        Median and 90th percentile of the relative error, by operation: with the constants so far, with the new
+        ones, and with those fitted on the other half of the shapes. [1]
+    residual, systematic
+        Log-sigma of single calls by operation; of medians by size. [1]
+    """
+
+    gpu: str
+    engine: str
+    plan: Plan
+    operations: Mapping[str, tuple[int, Mapping[str, int]]]
+    values: Mapping[str, Mapping[str, float]]
+    spreads: Mapping[str, Mapping[str, float]]
+    before: Mapping[str, tuple[float, float]]
+    after: Mapping[str, tuple[float, float]]
+    held_out: Mapping[str, tuple[float, float]]
+    residual: Mapping[str, float]
+    systematic: Mapping[str, float] = field(default_factory=dict)
+
+
+def errors(ratio: Floats) -> tuple[float, float]:
+    """Median and 90th percentile of the relative error of log-ratios. [1]
+
+    Parameters
+    ----------
+    ratio
+        Logarithm of predicted over measured.
+    """
+    off = np.abs(np.expm1(ratio))
+    return float(np.median(off)), float(np.percentile(off, 90))
+
+
+def log_ratio(table: KernelTable, gpu: Gpu, cal: Calibration) -> Floats:
+    """Logarithm of predicted over measured time, row by row. [1]
+
+    Parameters
+    ----------
+    table, gpu, cal
+        Rows, the accelerator, its constants.
+    """
+    return np.asarray(np.log(predicted_s(table, gpu, cal) / table.time_s))
+
+
+def fit_kernels(
+    tables: Sequence[KernelTable],
+    *,
+    base: str = "measured",
+    progress: Progress = lambda items, total, text: items,
+) -> list[FamilyFit]:
+    """Constants of every GPU, engine and family that the tables hold.
+
+    Parameters
+    ----------
+    tables
+        As read; rows with known defects are left out here.
+    base
+        Calibration that the old errors are quoted for.
+    progress
+        Wrapper of a list for a progress bar.
+    """
+    cases: dict[tuple[str, str], list[KernelTable]] = {}
+    for table in tables:
+        kept = without_defects(table, find_gpu(table.gpu))
+        cases.setdefault((table.gpu, table.engine), []).append(kept)
+    fits: list[FamilyFit] = []
+    for (gpu_id, engine), found in progress(list(cases.items()), len(cases), "fitting"):
+        gpu = find_gpu(gpu_id)
+        old = calibration(base, gpu, "vllm" if engine == ANY else engine)
+        now = old
+        for plan in PLANS:
+            mine = [t for t in found if plan.takes(t.operation, [x.operation for x in found]) and len(t)]
+            if mine:
+                fit, now = _fit_family(mine, plan, gpu, engine, old, now)
+                fits.append(fit)
+    return fits
+
+
+def _fit_family(
+    tables: Sequence[KernelTable], plan: Plan, gpu: Gpu, engine: str, old: Calibration, now: Calibration
+) -> tuple[FamilyFit, Calibration]:
+    start = _reset(now, plan)
+    samples = [t.where(_sample(len(t), ROWS)) for t in tables]
+    halves = [[t.where(_half(t) == h) for t in samples] for h in (0, 1)]
+    places, choice = _selected(tables, plan, gpu, start)
+    made = _minimise(samples, places, gpu, start, choice)[0]
+    parts = [_minimise(half, places, gpu, made, choice)[0] for half in halves]
+    values: dict[str, dict[str, float]] = {}
+    spreads: dict[str, dict[str, float]] = {}
+    for key, name in places:
+        values.setdefault(key, {})[name] = _value(made, key, name)
+        pair = [max(_value(p, key, name), 1e-30) for p in parts]
+        spreads.setdefault(key, {})[name] = max(abs(np.log(pair[0] / pair[1])) / np.sqrt(2.0), LEAST_SPREAD)
+    for (key, name), value in choice.items():
+        values.setdefault(key, {})[name] = value
+        spreads.setdefault(key, {})[name] = 0.0
+    final = {t.operation: log_ratio(t, gpu, made) for t in tables}
+    unseen = {
+        t.operation: np.concatenate([log_ratio(t.where(_half(t) == h), gpu, parts[1 - h]) for h in (0, 1)])
+        for t in tables
+    }
+    fit = FamilyFit(
+        gpu=gpu.id, engine=engine, plan=plan, operations={t.operation: (len(t), t.excluded or {}) for t in tables},
+        values=values, spreads={k: {n: min(s, 1.0) for n, s in v.items()} for k, v in spreads.items()},
+        before={t.operation: errors(log_ratio(t, gpu, old)) for t in tables},
+        after={name: errors(ratio) for name, ratio in final.items()},
+        held_out={name: errors(ratio) for name, ratio in unseen.items()},
+        residual={name: float(1.4826 * np.median(np.abs(ratio - np.median(ratio)))) for name, ratio in final.items()},
+        systematic={t.operation: _systematic(final[t.operation], t) for t in tables},
+    )  # fmt: skip
+    return fit, made
+
+
+def _selected(tables: Sequence[KernelTable], plan: Plan, gpu: Gpu, start: Calibration) -> tuple[list[Place], Choice]:
+    """Constants and settings of a plan that are worth their place on these tables.
+
+    The settings with the least loss; then, one at a time, the optional constant that lowers the loss most, while
+    one lowers it by more than :data:`WORTH`.
+    """
+    samples = [t.where(_sample(len(t), TRIAL_ROWS)) for t in tables]
+    places = plan.needed(tables)
+    best: tuple[float, Calibration, Choice] | None = None
+    for choice in plan.settings(tables):
+        made, cost = _minimise(samples, places, gpu, start, choice)
+        if best is None or cost < (1.0 - WORTH) * best[0]:
+            best = cost, made, choice
+    assert best is not None
+    cost, made, choice = best
+    left = [place for place in plan.optional_ones(tables) if place not in choice]
+    while left:
+        tried = [(*_minimise(samples, [*places, place], gpu, made, choice), place) for place in left]
+        better, lower, place = min(tried, key=lambda item: item[1])
+        if lower > (1.0 - WORTH) * cost:
+            break
+        made, cost, places = better, lower, [*places, place]
+        left = [p for p in left if p != place]
+    return places, {place: value for place, value in choice.items() if plan.is_news(place, value)}
+
+
+def _sample(rows: int, most: int) -> NDArray[np.intp]:
+    every = np.arange(rows)
+    return every if rows <= most else np.sort(np.random.default_rng(0).choice(every, most, replace=False))
+
+
+def _half(table: KernelTable) -> NDArray[np.intp]:
+    """Half of the shapes that a row belongs to; what a model fixes is the shape, what a load varies is not."""
+    loads = ("m", "batch", "length", "bytes")
+    fixed = [v for n, v in table.sizes.items() if n not in loads and len(np.unique(v)) > 1]
+    shape = np.stack(fixed or [table.sizes[n] for n in loads if n in table.sizes])
+    index = np.unique(shape, axis=1, return_inverse=True)[1].ravel()
+    return np.asarray(np.random.default_rng(1).integers(0, 2, index.max() + 1)[index])
+
+
+def _systematic(ratio: Floats, table: KernelTable) -> float:
+    """Spread of the median over bins of the measured time. [1]"""
+    order = np.array_split(np.argsort(table.time_s), min(SYSTEMATIC_BINS, max(len(ratio) // 10, 1)))
+    return float(np.sqrt(np.mean([np.median(ratio[bin_]) ** 2 for bin_ in order if len(bin_)])))
+
+
+# -- least squares -------------------------------------------------------------------------------------------------
+
+
+def _reset(cal: Calibration, plan: Plan) -> Calibration:
+    """The families of a plan back at their defaults, so that a refit does not depend on what was there."""
+    for key, kind in family_keys():
+        if key.partition(".")[0] in plan.families:
+            cal = cal.with_constants(key, **{n: getattr(default(key), n) for n in kind.__dataclass_fields__})
+    return cal
+
+
+def _with(cal: Calibration, choice: Choice) -> Calibration:
+    for (key, name), value in sorted(choice.items(), key=lambda item: "." in item[0][0]):
+        for full, _ in family_keys():
+            if full == key or full.startswith(f"{key}."):
+                cal = cal.with_constants(full, **{name: value})
+    return cal
+
+
+def _value(cal: Calibration, key: str, name: str) -> float:
+    full = next(k for k, _ in family_keys() if k == key or k.startswith(f"{key}."))
+    return float(getattr(cal.families[full], name))
+
+
+def _minimise(
+    tables: Sequence[KernelTable], places: Sequence[Place], gpu: Gpu, start: Calibration, choice: Choice
+) -> tuple[Calibration, float]:
+    """Least squares over constants, in units of their start values; the mean soft loss with it."""
+    from scipy.optimize import least_squares
+
+    tables = [t for t in tables if len(t)]
+    first = np.array([_value(start, key, name) for key, name in places])
+    low = np.array([BOUNDS[name].low for _, name in places])
+    high = np.array([min(BOUNDS[name].high, 1e3) for _, name in places])
+    unit = np.maximum(first, 1e-12)
+    weights = [1.0 / np.sqrt(len(t)) for t in tables]
+
+    def made(x: Floats) -> Calibration:
+        return _with(start, {**{place: float(v) for place, v in zip(places, x * unit, strict=True)}, **choice})
+
+    def residuals(x: Floats) -> Floats:
+        cal = made(x)
+        return np.concatenate([w * log_ratio(t, gpu, cal) / SOFT for w, t in zip(weights, tables, strict=True)])
+
+    def loss(z: Floats) -> Floats:
+        # soft L1 on the unweighted residual: undo the weight of a table, put it back on the loss
+        scale = np.concatenate([np.full(len(t), w * w) for w, t in zip(weights, tables, strict=True)])
+        u = z / scale
+        root = np.sqrt(1.0 + u)
+        return np.stack([2.0 * (root - 1.0) * scale, 1.0 / root, -0.5 / root**3 / scale])
+
+    inside = np.clip(first, low + 1e-6 * (high - low), high - 1e-6 * (high - low))
+    found = least_squares(
+        residuals, inside / unit, bounds=(low / unit, high / unit), loss=loss, max_nfev=40, xtol=1e-5, ftol=1e-6
+    )
+    return made(found.x), float(found.cost / len(tables))
+
+
+# -- the file ------------------------------------------------------------------------------------------------------
+
+
+def fitted_tables(fits: Sequence[FamilyFit], *, date: str) -> dict[str, Tables]:
+    """Tables of calibration files by GPU, as :func:`sizing.calibration.write_tables` takes them.
+
+    Parameters
+    ----------
+    fits
+        What :func:`fit_kernels` gave.
+    date
+        Day of the fit, ISO 8601.
+    """
+    files: dict[str, dict[str, dict[str, Table]]] = {}
+    for fit in fits:
+        tables = files.setdefault(fit.gpu, {}).setdefault(fit.engine, {})
+        keys = sorted({*fit.values, *(fit.plan.key_of(name) for name in fit.operations)})
+        for key in keys:
+            names = [n for n in fit.operations if fit.plan.key_of(n) == key or key in fit.plan.families]
+            if not names:
+                continue
+            rows = sum(fit.operations[n][0] for n in names)
+            notes = {
+                "basis": "fitted",
+                "fitted_on": f"{rows} rows of {', '.join(names)}",
+                "date": date,
+            }
+            own = [n for n in names if fit.plan.key_of(n) == key]
+            spreads = dict(fit.spreads.get(key, {}))
+            values = dict(fit.values.get(key, {}))
+            residual = None
+            if own:
+                residual = max(fit.residual[n] for n in own)
+                values["scale"], spreads["scale"] = 1.0, max(max(fit.systematic[n] for n in own), 0.02)
+            tables[key] = Table(values=values, spreads=spreads, notes=notes, residual=residual)
+    return dict(files)
+
+
+def fit_rows(fits: Sequence[FamilyFit]) -> list[dict[str, object]]:
+    """One row an operation: old error against new, and the error on shapes left out.
+
+    Parameters
+    ----------
+    fits
+        What :func:`fit_kernels` gave.
+    """
+    rows: list[dict[str, object]] = []
+    for fit in fits:
+        for name, (count, excluded) in fit.operations.items():
+            rows.append(
+                {
+                    "gpu": fit.gpu,
+                    "engine": fit.engine,
+                    "operation": name,
+                    "rows": count,
+                    "left_out": sum(excluded.values()),
+                    "old_median_%": round(100 * fit.before[name][0], 1),
+                    "old_p90_%": round(100 * fit.before[name][1], 1),
+                    "median_%": round(100 * fit.after[name][0], 1),
+                    "p90_%": round(100 * fit.after[name][1], 1),
+                    "held_out_median_%": round(100 * fit.held_out[name][0], 1),
+                    "held_out_p90_%": round(100 * fit.held_out[name][1], 1),
+                }
+            )
+    return rows
+
+
+def constant_rows(fits: Sequence[FamilyFit], base: str = "measured") -> list[dict[str, object]]:
+    """One row a constant: old value, new value, spread.
+
+    Parameters
+    ----------
+    fits
+        What :func:`fit_kernels` gave.
+    base
+        Calibration of the old values.
+    """
+    rows: list[dict[str, object]] = []
+    for fit in fits:
+        old = calibration(base, find_gpu(fit.gpu), "vllm" if fit.engine == ANY else fit.engine)
+        for key, values in fit.values.items():
+            for name, value in values.items():
+                rows.append(
+                    {
+                        "gpu": fit.gpu,
+                        "engine": fit.engine,
+                        "family": key,
+                        "constant": name,
+                        "unit": BOUNDS[name].unit,
+                        "old": float(f"{_value(old, key, name):.4g}"),
+                        "new": float(f"{value:.4g}"),
+                        "spread": float(f"{fit.spreads[key][name]:.2g}"),
+                    }
+                )
+    return rows
