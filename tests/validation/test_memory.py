@@ -101,10 +101,10 @@ def test_errors_are_relative_and_tabled(configs):
     ("text", "name", "expected"),
     [
         ("bfloat16", "m", None), ("auto", "m", None), ("nan", "m", None), ("", "m", None), ("float32", "m", "fp32"),
-        ("fp8", "m", "fp8_channel"), ("compressed-tensors", "m.w8a8", "int8"), ("awq_marlin int4", "m", "int4"),
+        ("fp8", "m", "fp8_channel"), ("compressed-tensors", "m-quantized.w8a8", "int8"), ("awq_marlin int4", "m", "int4"),
         ("compressed-tensors", "m-fp8-dynamic", "fp8_channel"), ("gptq_marlin (w4a16)", "m", "int4"),
         ("gptq int8", "m", "int8_w8a16"), ("gguf Q4_K_M", "m", "q4_k_m"), ("bitsandbytes 4bit", "m", "nf4"),
-        ("modelopt_fp4", "m", "nvfp4"), ("modelopt", "m-FP8", "fp8_channel"), ("mxfp4 (Marlin)", "m", "mxfp4"),
+        ("modelopt_fp4", "m", "nvfp4"), ("modelopt", "m-FP8", "fp8"), ("mxfp4 (Marlin)", "m", "mxfp4"),
     ],
 )  # fmt: skip
 def test_formats_as_logs_name_them(configs, text, name, expected):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from sizing.architecture import Model, read_model
 from sizing.catalog import Gpu, gpu, resolve_gpu
+from sizing.catalog.models import models
+from sizing.catalog.names import essential, format_in_name, without_format
 from sizing.deployment import Deployment, EngineSettings, NumberFormats, Parallelism
 from sizing.errors import SizingError
 from sizing.formats import weight_format
@@ -21,7 +23,12 @@ ENGINES = {"vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "trtllm", "trtllm
 #: Version taken for a vLLM log that states none: the middle of those whose logs are public (2023-12 to 2026-05).
 UNSTATED_VERSION = "0.9"
 NOTHING = frozenset({"", "nan", "none", "auto", "null", "n/a"})
-SIXTEEN = frozenset({"bfloat16", "bf16", "float16", "fp16", "half"})
+#: What logs call formats: pattern, and the format's name or that of the pattern's group.
+NAMED = (
+    (r"gguf\W*(q\d\w*)", ""), (r"nvfp4|modelopt_fp4", "nvfp4"), (r"mxfp4", "mxfp4"), (r"w4a16|int4|awq", "int4"),
+    (r"gptq.*int8|w8a16", "int8_w8a16"), (r"gptq", "int4"), (r"bitsandbytes|bnb", "nf4"), (r"w8a8|int8", "int8"),
+    (r"fp8", "fp8_channel"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +86,31 @@ def asked(row: Mapping[str, str], configs: Path | None = None) -> Asked:
 
 @lru_cache(maxsize=512)
 def find_model(name: str, configs: Path | None = None) -> Model:
-    """Model of a row: ``owner--name.json`` in a folder, else a name of the catalogue."""
-    if configs is not None:
-        wanted = name.replace("/", "--").lower() + ".json"
-        for file in configs.glob("*.json"):
-            if file.name.lower() == wanted:
-                return read_model(file)
+    """Model of a row: ``owner--name.json`` in a folder, else a name of the catalogue.
+
+    In the folder, a file of that very name is taken first; after the names the catalogue knows as they
+    stand, one that differs only in number format, date or tuning variant.
+    """
+    files = _files(configs)
+    wanted = name.replace("/", "--").lower()
+    if wanted in files:
+        return read_model(files[wanted])
+    if name in models():
+        return read_model(name)
+    near = [stem for stem in files if essential(without_format(_named(stem))) == essential(without_format(name))]
+    if near:
+        best = min(near, key=lambda stem: (format_in_name(_named(stem)) is not None, len(stem), stem))
+        return read_model(files[best])
     return read_model(name)
+
+
+def _named(stem: str) -> str:
+    return stem.replace("--", "/", 1)
+
+
+@lru_cache(maxsize=8)
+def _files(configs: Path | None) -> dict[str, Path]:
+    return {} if configs is None else {file.stem.lower(): file for file in sorted(configs.glob("*.json"))}
 
 
 def family(model: Model) -> str:
@@ -152,17 +177,12 @@ def weights_of(text: str, name: str, model: Model) -> str | None:
         return "fp32"
     if weight_format(model.checkpoint.name).element_bits < 16:
         return None
-    if model.model_type == "gpt_oss" and said in NOTHING:
-        return "mxfp4"  # the released checkpoints are MXFP4, whatever an abridged config leaves out
-    hints = f"{said} {name.lower()}" if said not in SIXTEEN else said
-    for pattern, format_name in (
-        (r"gguf\W*(q\d\w*)", None), (r"nvfp4|modelopt_fp4", "nvfp4"), (r"mxfp4", "mxfp4"), (r"w4a16|int4|awq|4bit-gptq",
-         "int4"), (r"gptq.*int8|int8.*gptq|w8a16", "int8_w8a16"), (r"gptq", "int4"), (r"bitsandbytes|bnb", "nf4"),
-        (r"w8a8(?!.*fp8)|int8", "int8"), (r"fp8", "fp8_channel"),
-    ):  # fmt: skip
-        if found := re.search(pattern, hints):
+    for pattern, format_name in NAMED:
+        if found := re.search(pattern, said):
             return format_name or found[1]
-    return None
+    if model.model_type == "gpt_oss":
+        return "mxfp4"  # the released checkpoints are MXFP4, whatever an abridged config leaves out
+    return format_in_name(name)
 
 
 def _whole(text: str) -> int | None:
