@@ -23,6 +23,10 @@ LARGEST = {
 }
 
 
+#: Longest text and most warnings that are passed on.
+LONGEST_TEXT, MOST_WARNINGS = 200, 100
+
+
 class Config:
     """One level of a config.json.
 
@@ -42,12 +46,13 @@ class Config:
 
     def warn(self, text: str) -> None:
         """Note something assumed or not understood, once."""
-        if text not in self.warnings:
+        if text not in self.warnings and len(self.warnings) < MOST_WARNINGS:
             self.warnings.append(text)
 
     def name_of(self, key: str) -> str:
         """The key with its level in front."""
-        return f"{self.where}.{key}" if self.where else key
+        shown = key if key.isprintable() and len(key) <= 60 else repr(key[:40])
+        return f"{self.where}.{shown}" if self.where else shown
 
     def has(self, *keys: str) -> bool:
         """Whether any of the keys is there and not null."""
@@ -131,7 +136,7 @@ class Config:
         if found is None:
             return default
         key, value = found
-        if isinstance(value, str) and len(value) < 10_000:
+        if isinstance(value, str) and len(value) <= LONGEST_TEXT:
             return value
         self.warn(f"{self.name_of(key)} is not text and was ignored: {_shown(value)}")
         return default
@@ -152,7 +157,7 @@ class Config:
         if values is None:
             return None
         for value in values:
-            if not isinstance(value, str):
+            if not isinstance(value, str) or len(value) > LONGEST_TEXT:
                 raise InputError(f"config {self.name_of(keys[0])} must list names, got {_shown(value)}")
         return [str(value) for value in values]
 
@@ -207,5 +212,8 @@ def whole(value: object) -> int | None:
 def _shown(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 200:
         return f"a number of {value.bit_length()} bits"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of thousands of digits somewhere inside
+        return f"a {type(value).__name__} with a number of thousands of digits"
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -105,6 +105,13 @@ class Quantization:
             self._cache[key] = self._resolve(linear, index, rules)
         return self._cache[key]
 
+    def signature(self, index: int) -> tuple[object, ...]:
+        """What decides the formats of a layer: two layers of equal signature are stored alike."""
+        if not self._layer_rules and not self._numbered:
+            return ()
+        rules = tuple((rest, format) for _, rest, format in self._layer_rules.get(index, ()))
+        return (rules, index if self._numbered else None)
+
     def _resolve(self, linear: Linear, index: int | None, rules: object) -> str:
         inside = spellings(linear.name)
         matched: list[str | None] = []

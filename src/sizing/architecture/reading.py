@@ -259,8 +259,15 @@ def _headless(traits: Traits, architecture: str) -> Traits:
 
 def _stored(layers: list[Layer], quantization: Quantization, mtp_from: int | None = None) -> list[Layer]:
     """The layers with each matrix in the format that the checkpoint stores it in."""
-    first = mtp_from or 0
-    return [_stored_layer(layer, quantization, first + at, mtp=mtp_from is not None) for at, layer in enumerate(layers)]
+    first, mtp = mtp_from or 0, mtp_from is not None
+    done: dict[tuple[object, ...], Layer] = {}
+    stored = []
+    for at, layer in enumerate(layers):
+        key = (id(layer), quantization.signature(first + at))
+        if key not in done:
+            done[key] = _stored_layer(layer, quantization, first + at, mtp=mtp)
+        stored.append(done[key])
+    return stored
 
 
 def _mostly(layers: tuple[Layer, ...], native: str) -> str:
@@ -285,23 +292,44 @@ def _stored_layer(layer: Layer, quantization: Quantization, index: int, *, mtp: 
 def _layers(text: Config, traits: Traits) -> list[Layer]:
     norms = norm_elements(text, traits) * traits.norms + layer_extras(text)
     order: list[Layer] = []
+    alike: dict[tuple[str, str], Layer] = {}
+    uniform = _uniform(text) and traits.mixer != "compressed"
     for index in range(layer_count(text)):
-        own = text.at_layer(index)
-        mixer, feed = kinds_of(own, traits, index)
-        order.append(
-            Layer(
+        own = text if uniform else text.at_layer(index)
+        kinds = kinds_of(own, traits, index)
+        if not uniform or kinds not in alike:
+            mixer, feed = kinds
+            alike[kinds] = Layer(
                 mixer=mixers.get(mixer)(own, traits, index),
                 feed_forward=feed_forwards.get(feed)(own, traits, index),
                 norm_parameters=norms,
             )
-        )
+        order.append(alike[kinds])
     return order
+
+
+#: Lists that say which kind a layer is, not what size it has.
+_KIND_LISTS = frozenset(
+    {
+        "layer_types", "layers_block_type", "mlp_layer_types", "no_rope_layers", "attn_type_list", "moe_layer_freq",
+        "mlp_only_layers", "moe_layers", "attn_layer_indices", "full_attn_idxs", "full_attention_layers", "block_types",
+        "_block_types", "hybrid_layer_pattern", "cross_attention_layers", "architectures",
+    }
+)  # fmt: skip
+
+
+def _uniform(text: Config) -> bool:
+    """Whether layers of one kind are all of one size: no field lists a value for each layer."""
+    if text.has("per_layer_config", "num_kv_shared_layers", "compress_rates", "compress_ratios"):
+        return False
+    return not any(isinstance(value, list) and key not in _KIND_LISTS for key, value in text.raw.items())
 
 
 def grouped(order: list[Layer]) -> tuple[tuple[Layer, ...], tuple[int, ...]]:
     """Equal layers together with their counts, and which kind each layer is."""
     kinds: dict[Layer, int] = {}
-    pattern = tuple(kinds.setdefault(layer, len(kinds)) for layer in order)
+    seen = {id(layer): kinds.setdefault(layer, len(kinds)) for layer in {id(each): each for each in order}.values()}
+    pattern = tuple(seen[id(layer)] for layer in order)
     counts = Counter(pattern)
     layers = tuple(replace(layer, count=counts[kind]) for layer, kind in kinds.items())
     return layers, pattern

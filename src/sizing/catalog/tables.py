@@ -1,22 +1,24 @@
 """One table out of a large TOML file without parsing the rest of it."""
 
-import re
 import tomllib
 from functools import lru_cache
 
 from sizing.catalog.files import data_file
 from sizing.errors import InputError
 
-_HEADER = re.compile(r'^\[("?)([^"\[\]\n]+)\1\][ \t]*$', re.MULTILINE)
-
-
 @lru_cache(maxsize=8)
 def _sections(file: str) -> tuple[str, dict[str, tuple[int, int]]]:
     """Text of a data file, and where each top-level table starts and ends in it."""
-    text = data_file(file).read_text(encoding="utf-8")
-    headers = [(match[2], match.start(), match.end()) for match in _HEADER.finditer(text)]
-    ends = [start for _, start, _ in headers[1:]] + [len(text)]
-    return text, {name: (after, end) for (name, _, after), end in zip(headers, ends, strict=True)}
+    text = "\n" + data_file(file).read_text(encoding="utf-8")
+    found: dict[str, tuple[int, int]] = {}
+    at = text.find("\n[")
+    while at >= 0:
+        line_end = text.find("\n", at + 1)
+        following = text.find("\n[", at + 1)
+        name = text[at + 2 : line_end].rstrip().removesuffix("]").strip('"')
+        found[name] = line_end, len(text) if following < 0 else following
+        at = following
+    return text, found
 
 
 def table_names(file: str) -> tuple[str, ...]:
