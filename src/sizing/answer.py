@@ -203,7 +203,8 @@ class Plan:
             "output_tokens": self.workload.mean_output_tokens,
             "slo_ttft_s": self.slo.ttft_s,
             "slo_tpot_s": self.slo.tpot_s,
-            "slo_percentile": self.slo.percentile,
+            "slo_ttft_percentile": self.slo.ttft_at,
+            "slo_tpot_percentile": self.slo.tpot_at,
             "candidates": self.to_records(),
             "rejected": [r.to_record() for r in self.rejected],
             "assumptions": [

@@ -1,7 +1,7 @@
 """The way of the data in one function: from traffic and targets to replicas, spares and cost."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
 from pathlib import Path
@@ -24,7 +24,8 @@ from sizing.fleet.size import replicas_between
 from sizing.laws import Claim, broken_laws
 from sizing.prepared import Prepared, prepare
 from sizing.replica.colocated import METHODS, Load, ReplicaCapacity, load_at_rate, replica_capacity
-from sizing.replica.predicted import at_rate, rate_within, spread_of_rate
+from sizing.replica.percentile import over_mean, rate_within
+from sizing.replica.predicted import at_rate, spread_of_rate
 from sizing.workload import Slo, Workload
 
 #: GPUs of a replica that are tried, smallest first: tensor parallel inside a node, then pipeline stages.
@@ -58,7 +59,7 @@ def capacity(prepared: Prepared, question: Question) -> tuple[Batch, ReplicaCapa
     batch = largest_batch(
         workload, slo, prepared.kv_requests, prepared.steps, prepared.max_num_seqs, prepared.decode_s
     )
-    within = None if prepared.prediction is None else rate_within(prepared.prediction, slo)
+    within = None if prepared.prediction is None else rate_within(prepared.prediction, workload, slo)
     replica = replica_capacity(
         workload, slo, batch, prepared.steps, method=question.method, within=within, prefill_s=prepared.prefill_s
     )
@@ -75,9 +76,9 @@ def evaluate(
         return rejected(prepared, batch, replica, question.slo)
     fleet = size_fleet(workload, replica, targets)
     spares = size_spares(fleet, targets)
-    load, interval = _planned(prepared, batch, replica, fleet.rate_per_replica_per_s, question)
+    load, mean, interval = _planned(prepared, batch, replica, fleet.rate_per_replica_per_s, question)
     broken = broken_laws(
-        Claim(prepared=prepared, workload=workload, rate_per_s=fleet.rate_per_replica_per_s, load=load)
+        Claim(prepared=prepared, workload=workload, rate_per_s=fleet.rate_per_replica_per_s, load=mean)
     )
     if broken:
         return Rejected(deployment=deployment, limit="law", reason="; ".join(broken), remedy=REMEDIES["law"])
@@ -90,18 +91,21 @@ def evaluate(
 
 def _planned(
     prepared: Prepared, batch: Batch, replica: ReplicaCapacity, rate_per_s: float, question: Question
-) -> tuple[Load, Interval | None]:
-    """Latency at the planned rate, with bounds where the constants have spreads."""
+) -> tuple[Load, Load, Interval | None]:
+    """Latency at the planned rate in the targets' statistic, and its mean; bounds where constants have spreads."""
     workload = question.workload
     if prepared.prediction is None:
-        return load_at_rate(rate_per_s, batch, workload, replica.prefill_s, method=question.method), None
+        load = load_at_rate(rate_per_s, batch, workload, replica.prefill_s, method=question.method)
+        return load, load, None
     found = at_rate(prepared.prediction, rate_per_s)
-    ttft, tpot = found["ttft_s"], found["tpot_s"]
-    load = Load(ttft_s=ttft.value, tpot_s=tpot.value, concurrency=found["decoding"].value,
+    stretch_ttft, stretch_tpot = over_mean(prepared.prediction, workload, question.slo, rate_per_s)
+    ttft, tpot = found["ttft_s"].times(stretch_ttft), found["tpot_s"].times(stretch_tpot)
+    mean = Load(ttft_s=found["ttft_s"].value, tpot_s=found["tpot_s"].value, concurrency=found["decoding"].value,
                 prefill_share=rate_per_s * replica.prefill_s)  # fmt: skip
+    load = replace(mean, ttft_s=ttft.value, tpot_s=tpot.value)
     width = spread_of_rate(prepared.prediction, question.slo)
     low, high = replicas_between(workload, replica, question.targets, width)
-    return load, Interval(replicas_low=low, replicas_high=high, ttft_low_s=ttft.low, ttft_high_s=ttft.high,
+    return load, mean, Interval(replicas_low=low, replicas_high=high, ttft_low_s=ttft.low, ttft_high_s=ttft.high,
                           tpot_low_s=tpot.low, tpot_high_s=tpot.high)  # fmt: skip
 
 
@@ -233,7 +237,7 @@ def plan(
         use("calibration", calibration, DEFAULT_CALIBRATION)
     )  # fmt: skip
     question = Question(
-        workload=the_workload, slo=the_slo, targets=the_targets, method=_method(method, calibration_name, calibration, listed)
+        workload=the_workload, slo=the_slo, targets=the_targets, method=_method(method, calibration_name, calibration, the_slo, listed)
     )
     devices, notes = _resolve(names)
     kernels = engine_timing(the_settings.engine).kernels
@@ -260,16 +264,17 @@ def plan(
     )  # fmt: skip
 
 
-def _method(given: str | None, name: str, calibration: object, listed: list[Assumption]) -> str:
+def _method(given: str | None, name: str, constants: object, slo: Slo, listed: list[Assumption]) -> str:
     """The caller's method; else the seeds' sum for plain shares, and the predicted run for fitted constants."""
-    ideal = calibration.ideal if isinstance(calibration, Calibration) else name == "rule-of-thumb"
+    ideal = constants.ideal if isinstance(constants, Calibration) else name == "rule-of-thumb"
     if given is None:
-        listed.append(default("method_additive" if ideal else "method_predicted"))
-        return "additive" if ideal else "predicted"
+        chosen = "additive" if ideal and slo.on_means else "predicted"
+        listed.append(default(f"method_{chosen}"))
+        return chosen
     if given not in METHODS:
         raise InputError(f"method: {given!r} is not allowed; choose {', '.join(METHODS)}{nearest(given, METHODS)}")
-    if given == "predicted" and ideal:
-        raise InputError("method: 'predicted' needs fitted constants; choose --calibration measured, or additive")
+    if given != "predicted" and not slo.on_means:
+        raise InputError(f"method: {given!r} knows only means; choose predicted, or leave --percentile out")
     return given
 
 
@@ -308,8 +313,6 @@ def _default_targets(listed: list[Assumption]) -> Targets:
 
 
 def _with_utilization(settings: EngineSettings) -> EngineSettings:
-    from dataclasses import replace
-
     return replace(settings, memory_utilization=default("memory_utilization").value)  # type: ignore[arg-type]
 
 

@@ -104,7 +104,8 @@ class PlanDocument(BaseModel):
     output_tokens: float
     slo_ttft_s: float
     slo_tpot_s: float
-    slo_percentile: Number
+    slo_ttft_percentile: Number
+    slo_tpot_percentile: Number
     candidates: list[Candidate]
     rejected: list[Refused]
     assumptions: list[Assumed]

@@ -24,6 +24,8 @@ class Curve:
         Throughput; time per output token; time from admission to the first token; requests admitted.
     full_step_s
         A step with a full token budget of prefill. [s]
+    decode_s, stall_s
+        Time per output token without prompts; by how much one prompt holds up those that decode. [s]
     """
 
     decoding: Values
@@ -32,6 +34,8 @@ class Curve:
     start_s: Values
     active: Values
     full_step_s: Values
+    decode_s: Values
+    stall_s: Values
 
 
 def decode_grid(most: float) -> Values:
@@ -119,15 +123,15 @@ def run_curve(steps: StepModel, lengths: Lengths, scheduling: Scheduling, most: 
         return stall, rate, tpot, own
 
     group: Values | float = min(together, max(most, 1.0)) if in_step else 1.0
-    _, rate, tpot, own = at(group)
+    stall, rate, tpot, own = at(group)
     if not in_step and together > 1.0:
         for _ in range(3):
             group = np.clip(1.0 + others * rate * (decode_s + own) / 2.0, 1.0, together)
-            _, rate, tpot, own = at(group)
+            stall, rate, tpot, own = at(group)
     start = chunks * own + _wait_s(rate, own, decode_s, chunks, others, in_step, most, full_s / together)
     start = start + steps.engine.first_token_s + scheduling.first_token_steps * decode_s
     return Curve(decoding=decoding, rate_per_s=rate, tpot_s=tpot, start_s=start,
-                 active=decoding + rate * start, full_step_s=full_s)  # fmt: skip
+                 active=decoding + rate * start, full_step_s=full_s, decode_s=decode_s, stall_s=stall)  # fmt: skip
 
 
 def _wait_s(rate: Values, own_s: Values, decode_s: Values, chunks: float, others: float, in_step: bool,

@@ -121,6 +121,10 @@ class Estimate:
     low: float
     high: float
 
+    def times(self, factor: float) -> "Estimate":
+        """The same estimate scaled, bounds included."""
+        return Estimate(value=self.value * factor, low=self.low * factor, high=self.high * factor)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:

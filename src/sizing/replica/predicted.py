@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sizing.batching import crossing
 from sizing.engines.timing import engine_timing
 from sizing.replica.curve import Curve, run_curve
 from sizing.replica.loads import Estimate, Lengths, Room, estimate
@@ -74,36 +73,13 @@ def predict_replica(steps: StepModel, memory: Any, workload: Workload, max_num_s
     return Prediction(room=room, curve=curve, residual=dict(timing.residual), nominal=(rate, tpot, start, active))
 
 
-def rate_within(prediction: Prediction, slo: Slo) -> tuple[float, str]:
-    """Largest request rate within the targets and the room, by the nominal constants, and what limits it.
-
-    Parameters
-    ----------
-    prediction
-        Curve of the replica.
-    slo
-        Mean TTFT and TPOT, at most. [s]
-    """
-    if prediction.room.most < 1.0 - 1e-9:
-        return 0.0, "weights_do_not_fit" if prediction.room.kv_requests < 1.0 else "max_num_seqs"
-    rate, tpot_s, start_s, active = prediction.nominal
-    room = "kv_room" if prediction.room.kv_requests <= prediction.room.max_num_seqs else "max_num_seqs"
-    limits = {
-        "tpot": crossing(rate, tpot_s, slo.tpot_s),
-        "ttft": crossing(rate, start_s, slo.ttft_s),
-        room: crossing(rate, active, prediction.room.most),
-    }
-    limited_by = min(limits, key=lambda name: limits[name])
-    return limits[limited_by], limited_by
-
-
 def spread_of_rate(prediction: Prediction, slo: Slo) -> float:
     """Log-sigma of the rate within the targets: of the draws, and what the constants don't explain. [1]
 
     Parameters
     ----------
     prediction, slo
-        As for :func:`rate_within`.
+        Curve and targets; the spread is taken at the means.
     """
     curve = prediction.curve
     rate = np.maximum.accumulate(np.atleast_2d(curve.rate_per_s), axis=-1)

@@ -18,8 +18,13 @@ def headline(plan: Plan) -> str:
 
 def statistic(plan: Plan) -> str:
     """Which statistic the targets are about."""
-    percentile = plan.slo.percentile
-    return "mean" if percentile is None else f"p{percentile:g} of requests"
+    ttft, tpot = plan.slo.ttft_at, plan.slo.tpot_at
+    if ttft is None and tpot is None:
+        return "mean over requests"
+    if ttft == tpot:
+        return f"p{ttft:g} of requests"
+    named = ("mean" if at is None else f"p{at:g}" for at in (ttft, tpot))
+    return "TTFT {}, TPOT {} of requests".format(*named)
 
 
 def total(evaluation: Evaluation) -> str:
