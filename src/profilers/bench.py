@@ -30,7 +30,7 @@ class Limits:
     target_spread: float = 0.003
     min_samples: int = 10
     max_samples: int = 200
-    max_time_s: float = 0.25
+    max_time_s: float = 0.15
     sample_s: float = 3e-4
     energy_s: float = 1.0
 
@@ -90,6 +90,14 @@ class Bench:
         held = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
         return int(free + held)
 
+    @property
+    def crowded(self) -> bool:
+        """Whether torch holds so much memory that the next case should start from none."""
+        if not self.cuda:
+            return False
+        _, total = torch.cuda.mem_get_info(self.device)
+        return torch.cuda.memory_reserved(self.device) > 0.4 * total
+
     def copies(self, operand_bytes: float, at_most: int = 96) -> int:
         """How many copies of an operand to rotate through, so that the L2 never holds the next one.
 
@@ -136,19 +144,19 @@ def open_bench(device: str, *, toy: bool, limits: Limits | None = None, disk: Pa
     return Bench(
         device=where,
         limits=limits or (TOY_LIMITS if toy else Limits()),
-        watch=Watch(_bus(where)),
+        watch=Watch(_address(where)),
         toy=toy,
         disk=disk or Path(gettempdir()),
     )
 
 
-def _bus(device: torch.device) -> str | None:
-    """PCI address of a GPU as NVML wants it; None where torch does not say."""
+def _address(device: torch.device) -> str | None:
+    """PCI address of a GPU as NVML wants it, or its UUID; None where torch says neither."""
     if device.type != "cuda":
         return None
     properties = torch.cuda.get_device_properties(device)
     try:
         domain, bus, slot = properties.pci_domain_id, properties.pci_bus_id, properties.pci_device_id
     except AttributeError:
-        return None
+        return f"GPU-{properties.uuid}" if hasattr(properties, "uuid") else None
     return f"{domain:08x}:{bus:02x}:{slot:02x}.0"

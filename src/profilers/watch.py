@@ -67,20 +67,21 @@ class Watch:
 
     Parameters
     ----------
-    pci_bus_id
-        Which GPU, as ``0000:1b:00.0``; None: no GPU.
+    address
+        Which GPU, as ``0000:1b:00.0`` or ``GPU-...``; None: no GPU.
     library
         NVML, for tests; None: loaded from the driver.
     """
 
-    def __init__(self, pci_bus_id: str | None, library: Any = None) -> None:
+    def __init__(self, address: str | None, library: Any = None) -> None:
         self._nvml, self._handle = None, ctypes.c_void_p()
-        if pci_bus_id is None:
+        if address is None:
             return
         try:
             nvml = library if library is not None else ctypes.CDLL("libnvidia-ml.so.1")
-            by_bus = nvml.nvmlDeviceGetHandleByPciBusId_v2
-            if nvml.nvmlInit_v2() == 0 and by_bus(pci_bus_id.encode(), ctypes.byref(self._handle)) == 0:
+            by_uuid = address.startswith("GPU-")
+            find = nvml.nvmlDeviceGetHandleByUUID if by_uuid else nvml.nvmlDeviceGetHandleByPciBusId_v2
+            if nvml.nvmlInit_v2() == 0 and find(address.encode(), ctypes.byref(self._handle)) == 0:
                 self._nvml = nvml
         except (OSError, AttributeError):
             self._nvml = None

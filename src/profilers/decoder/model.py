@@ -129,7 +129,7 @@ def attention_kernels(bench: Bench, step: Step) -> Iterator[None]:
     chosen = [SDPBackend.FLASH_ATTENTION]
     if not step.decodes and not step.history and bench.capability >= (9, 0):
         chosen = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]
-    with sdpa_kernel(chosen, set_priority=True):
+    with sdpa_kernel(chosen, set_priority=True):  # torch 2.6
         yield
 
 

@@ -37,6 +37,7 @@ PRIOR = {"time": 1.0, "share": 0.35}
 
 SIGMA = 0.05  # log-sigma of one measured case around a right model
 LEAST_SPREAD = 0.01  # two chips of one kind, two drivers: constants are never known better. [1]
+OTHER_CHIP = 0.02  # spread of a fitted family's time from one chip of a kind to the next. [1]
 LEAST_CASES = 4  # fewer identify nothing
 IDENTIFIED = 0.6  # posterior spread below this share of the prior's
 FLOOR = 1e-12  # stands for a constant of 0 in logarithms
@@ -222,7 +223,7 @@ def _fit_family(
 def _with_evidence(cal: Calibration, fit: FamilyFit, profile: Profile) -> Calibration:
     """Note where the family's constants come from now."""
     before = cal.evidence.get(fit.family, Evidence())
-    spreads = {**before.spreads, **{c.name: c.spread for c in fit.constants}}
+    spreads = {**before.spreads, **{c.name: c.spread for c in fit.constants}, "scale": OTHER_CHIP}
     by = sorted({c.implementation for c in profile.cases if family(c.kernel, c.shape) == fit.family})
     evidence = replace(
         before,
@@ -253,9 +254,7 @@ def _start(name: str, old: float) -> float:
     return min(max(old, bound.low, 1e-6 * high, FLOOR), high)
 
 
-def _solve(
-    family_name: str, names: Sequence[str], rows: _Rows, gpu: Gpu, cal: Calibration
-) -> tuple[Floats, Floats]:
+def _solve(family_name: str, names: Sequence[str], rows: _Rows, gpu: Gpu, cal: Calibration) -> tuple[Floats, Floats]:
     """Values and log-spreads of the named constants of one family."""
     from scipy.optimize import least_squares
 
@@ -352,6 +351,37 @@ def step_rows(fit: ProfileFit) -> list[dict[str, object]]:
     ]
 
 
+def profile_text(fit: ProfileFit, base: str) -> str:
+    """TOML of the fitted constants, for ``--calibration``; they hold for every engine.
+
+    Parameters
+    ----------
+    fit
+        The fit.
+    base
+        Calibration that it began from; the other tables of a file are kept.
+    """
+    from sizing.calibration import NAMED, Table, read_tables, write_tables
+
+    tables: dict[str, dict[str, Table]] = {}
+    if base not in NAMED:
+        _, held = read_tables(Path(base).expanduser().read_text(encoding="utf-8"), base)
+        tables = {name: dict(of_engine) for name, of_engine in held.items()}
+    for part in fit.families:
+        constants, evidence = fit.calibration.families[part.family], fit.calibration.evidence[part.family]
+        for of_engine in tables.values():
+            of_engine.pop(part.family, None)
+        values = {item.name: float(np.asarray(getattr(constants, item.name))) for item in fields(constants)}
+        tables.setdefault("any", {})[part.family] = Table(
+            values=values,
+            spreads={name: min(evidence.spreads.get(name, 0.0), 3.0) for name in values},
+            notes={"basis": evidence.basis, "fitted_on": evidence.fitted_on, "date": evidence.date},
+            residual=evidence.residual,
+        )
+    tables = {name: of_engine for name, of_engine in tables.items() if of_engine}
+    return write_tables(fit.calibration.gpu, tables, header=f"Constants fitted from a profile; begun from {base}")
+
+
 def calibrate_profile(path: Path, gpu_name: str | None, engine: str, base: str) -> tuple[ProfileFit, tuple[str, ...]]:
     """Read, judge and fit a profile; the fit and what a reader should be told.
 
@@ -370,6 +400,11 @@ def calibrate_profile(path: Path, gpu_name: str | None, engine: str, base: str) 
     from sizing.catalog import gpu, resolve_gpu
     from sizing.fitting.profile_file import read_profile, trusted
 
+    if base == "rule-of-thumb":
+        raise CalibrationError(
+            "--calibration: a profile refines measured constants and can't begin from 'rule-of-thumb'; "
+            "leave it out or give a TOML file"
+        )
     profile = read_profile(path)
     notes: list[str] = []
     if gpu_name is None and not profile.toy:

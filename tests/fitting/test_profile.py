@@ -1,0 +1,194 @@
+"""Constants from a profile: a made-up GPU's are found again; a bad file is refused with the reason."""
+
+import dataclasses
+import hashlib
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import synthetic
+from synthetic import CHIP, TRUTH, record, write_profile
+
+from sizing.calibration import calibration
+from sizing.catalog import gpu
+from sizing.cli import run
+from sizing.errors import CalibrationError, UnknownFile
+from sizing.fitting.profile import calibrate_profile, profile_text
+
+
+@pytest.fixture(scope="module")
+def profile(made_up, tmp_path_factory):
+    return write_profile(tmp_path_factory.mktemp("profile") / "gpu.jsonl", made_up)
+
+
+@pytest.fixture(scope="module")
+def fitted(profile):
+    return calibrate_profile(profile, None, "vllm", "measured")
+
+
+def test_known_constants_come_back_within_their_spread(fitted):
+    found = {(f.family, c.name): c for f in fitted[0].families for c in f.constants}
+    for family, constants in TRUTH.items():
+        for name, truth in constants.items():
+            constant = found[family, name]
+            assert abs(math.log(constant.new / truth)) <= 3.0 * constant.spread, (family, name, constant)
+            assert constant.spread < 0.10
+
+
+def test_spreads_hold_what_they_promise(fitted):
+    """Two of three within one spread, 95 % within two, if errors are normal; constants left alone count too."""
+    base = synthetic.true_calibration()
+    off = [
+        abs(math.log(c.new / float(getattr(base.families[f.family], c.name)))) / c.spread
+        for f in fitted[0].families
+        for c in f.constants
+        if float(getattr(base.families[f.family], c.name)) > 0
+    ]
+    assert len(off) >= 20
+    assert np.mean(np.array(off) <= 1.0) >= 0.60
+    assert np.mean(np.array(off) <= 2.0) >= 0.90
+
+
+def test_fitted_kernels_predict_whole_steps_that_the_old_constants_miss(fitted):
+    steps = fitted[0].steps
+    assert len(steps) == 5
+    old = [abs(s.old_s / s.measured_s - 1) for s in steps]
+    new = [abs(s.new_s / s.measured_s - 1) for s in steps]
+    assert max(new) < 0.04  # noise of 1 % on each of two sides
+    assert np.median(old) > 0.08
+
+
+def test_slower_implementation_of_the_same_shape_does_not_count(fitted):
+    decode = next(f for f in fitted[0].families if f.family == "attention_decode")
+    assert decode.error_new < 0.02  # flex and varlen are 30 % slower in this profile
+
+
+def test_written_file_gives_the_same_constants_to_every_engine(fitted, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(profile_text(fitted[0], "measured"), encoding="utf-8")
+    for engine in ("vllm", "trtllm"):
+        read = calibration(path, gpu(CHIP), engine)
+        for family in TRUTH:
+            want, got = fitted[0].calibration.families[family], read.families[family]
+            for item in dataclasses.fields(want):
+                assert getattr(got, item.name) == pytest.approx(getattr(want, item.name), rel=1e-3)  # 4 digits kept
+            assert read.evidence[family].basis == "fitted"
+            assert "NVIDIA H100 80GB HBM3" in read.evidence[family].fitted_on
+    untouched = calibration("measured", gpu(CHIP), "vllm")
+    assert calibration(path, gpu(CHIP), "vllm").families["all_reduce"] == untouched.families["all_reduce"]
+
+
+def test_second_fit_on_top_of_the_first_changes_little(profile, fitted, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(profile_text(fitted[0], "measured"), encoding="utf-8")
+    again, _ = calibrate_profile(profile, None, "vllm", str(path))
+    for part in again.families:
+        assert part.error_old == pytest.approx(part.error_new, abs=0.005)
+        assert all(c.new == pytest.approx(c.old, rel=3 * c.spread) for c in part.constants)
+
+
+def test_few_bad_cases_are_left_out_and_named(made_up, tmp_path):
+    cases = [r for r in made_up if r["kernel"] == "gemm.bf16"]
+    hot = record("hot", "gemm.bf16", {"m": 3, "n": 4096, "k": 4096}, 1.0, throttle=["hw_thermal_slowdown"])
+    loose = record("loose", "gemm.bf16", {"m": 5, "n": 4096, "k": 4096}, 1.0, scatter=0.4)
+    path = write_profile(tmp_path / "p.jsonl", [*cases, hot, loose, {**hot, "key": "oom", "outcome": "oom", "samples": {}}])
+    fit, notes = calibrate_profile(path, None, "vllm", "measured")
+    assert "left out: 1 throttled, 1 unsteady, 1 oom" in notes
+    assert fit.families[0].cases == len({json.dumps(c["shape"], sort_keys=True) for c in cases})
+
+
+SHAPE = {"m": 4096, "n": 4096, "k": 4096}
+GOOD = [record(f"ok {i}", "gemm.bf16", {**SHAPE, "m": 2**i}, 1e-4) for i in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("results", "options", "reason"),
+    [
+        ([record(f"t{i}", "gemm.bf16", SHAPE, 1e-3, throttle=["hw_slowdown"]) for i in range(4)], {}, "the GPU throttled in 100%"),
+        ([record(f"s{i}", "gemm.bf16", SHAPE, 1e-3, scatter=0.3) for i in range(4)], {}, "samples scatter by over 10 % in"),
+        ([*GOOD, record("fast", "gemm.bf16", SHAPE, 1e-4, flops=2 * 4096**3)], {}, "above the peak of h100-sxm"),
+        ([*GOOD, record("read", "copy.hbm", {"bytes": 1}, 1e-4, moved=4e8)], {}, "above the peak of h100-sxm"),
+        ([*GOOD, *({**r, "outcome": "wrong"} for r in GOOD[:2])], {}, "2 cases computed a wrong result"),
+        (GOOD, {"toy": True}, "is a dry run"),
+        (GOOD, {"kind": "cpu"}, "is a dry run"),
+        ([], {}, "holds no measured case"),
+        (GOOD[:3], {}, "no family has 4 cases"),
+        ([{**GOOD[0], "samples": {"time_s": [0.0, 0.0]}}], {}, "times must be above 0"),
+        ([{k: v for k, v in GOOD[0].items() if k != "sensors"}], {}, "a record lacks 'sensors'"),
+    ],
+)
+def test_bad_profile_is_refused_with_the_reason(results, options, reason, tmp_path):
+    path = write_profile(tmp_path / "p.jsonl", results, **options)
+    with pytest.raises(CalibrationError, match=reason):
+        calibrate_profile(path, None, "vllm", "measured")
+
+
+def _sealed(lines: list[bytes]) -> bytes:
+    end = {"record": "end", "sha256": hashlib.sha256(b"".join(lines)).hexdigest()}
+    return b"".join([*lines, json.dumps(end).encode() + b"\n"])
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "is not a file of profile-inference"),
+        (b"\x00\xff\n", "a line is not JSON"),
+        (b"[" * 100_000 + b"\n", "a line is not JSON"),
+        (b'{"format":"other"}\n', "is not a file of profile-inference"),
+        (_sealed([b'{"format":"sizing-profile","version":2}\n']), "is version 2; this reader knows version 1"),
+        (b'{"format":"sizing-profile","version":1}\n', "is not finished"),
+        (_sealed([b'{"format":"sizing-profile","version":1}\n']), "a record lacks 'environment'"),
+        (_sealed([b'{"format":"sizing-profile","version":1}\n']).replace(b"1}", b"1 }"), "was changed"),
+    ],
+)
+def test_file_that_is_no_profile_is_refused(content, reason, tmp_path, capsys):
+    path = tmp_path / "p.jsonl"
+    path.write_bytes(content)
+    assert run(["calibrate", "profile", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert reason in error
+    assert error.count("\n") == 1
+
+
+def test_missing_file_and_unknown_gpu_are_told_apart(profile, capsys):
+    with pytest.raises(UnknownFile):
+        calibrate_profile(Path("/no/such/file.jsonl"), None, "vllm", "measured")
+    assert run(["calibrate", "profile", str(profile), "--gpu", "h1000"]) == 4
+    assert "h1000" in capsys.readouterr().err
+
+
+def test_rule_of_thumb_is_no_place_to_begin(profile):
+    with pytest.raises(CalibrationError, match="can't begin from 'rule-of-thumb'"):
+        calibrate_profile(profile, None, "vllm", "rule-of-thumb")
+
+
+def test_command_shows_old_against_new_and_writes_a_file_that_the_planner_takes(profile, tmp_path, capsys):
+    out = tmp_path / "mine.toml"
+    assert run(["calibrate", "profile", str(profile), "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "old against new" in printed
+    assert f"written: {out}" in printed
+    assert "Whole decoder steps" in printed
+    before = out.read_bytes()
+    assert run(["calibrate", "profile", str(profile), "--out", str(tmp_path / "no" / "x.toml")]) == 2
+    assert out.read_bytes() == before
+
+
+def test_reader_and_profiler_agree_on_format_and_version():
+    import profilers
+    from sizing.fitting import profile_file
+
+    assert (profile_file.FORMAT, profile_file.VERSION) == (profilers.FORMAT, profilers.FORMAT_VERSION)
+
+
+def test_every_sixteen_bit_kernel_of_a_step_has_a_prediction():
+    from profilers.operations import Step, step_operations
+    from profilers.shapes import read_shape
+    from sizing.fitting.profile_kernels import family
+
+    for model in ("Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "deepseek-ai/DeepSeek-V2-Lite"):
+        for step in (Step(sequences=8, new_tokens=1, history=99), Step(sequences=1, new_tokens=64, history=0)):
+            missing = [o.family for o in step_operations(read_shape(model), step) if family(o.family, o.shape) is None]
+            assert missing == []
