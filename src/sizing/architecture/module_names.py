@@ -117,7 +117,7 @@ def spellings(name: str) -> tuple[str, ...]:
     """Paths inside a layer that checkpoints may call a module of ours, our own first."""
     paths = [name]
     for ours, theirs in _SPELLINGS:
-        if name.startswith(ours):
+        if name.startswith(ours) if ours.endswith(".") else name == ours:
             paths += [other + name[len(ours) :] for other in theirs]
             break
     more = []

@@ -164,7 +164,11 @@ def read_quantization(
         return _from_record(record, config, native)
     if named is not None:
         top.warn(f"no quantization record: {named} weights are taken from the model's name")
-        return Quantization(name=weight_format(named).name, method="by name", native=native)
+        made = Quantization(name=weight_format(named).name, method="by name", native=native)
+        if named.startswith("nvfp4") and config.has("kv_lora_rank"):  # as NVIDIA's own checkpoints of such models
+            for pattern in ("*self_attn*", "*shared_experts*", "mtp*"):
+                made.add(pattern, None, top)
+        return made
     return Quantization(native=native)
 
 

@@ -30,7 +30,7 @@ class ModelFacts:
     quality
         ``verbatim``, ``mirror``, ``preset``, ``fixture``, ``abridged``, ``reconstructed``, ``class default``, ``user``.
     named_format
-        Weight format that the name asked for and the entry does not have.
+        Weight format that the name carries; it counts where the config has no record of quantisation.
     notes
         What a short name was taken for.
     """
@@ -96,16 +96,15 @@ def resolve_model(name: str) -> tuple[str, str | None]:
     if not isinstance(name, str) or not name.strip():
         raise InputError(f"a model is a name, a folder or a config.json, got {name!r}")
     exact = _exactly(name)
-    if exact is not None:
-        return exact, None
     wanted = format_in_name(name)
+    if exact is not None:
+        return exact, (wanted if format_in_name(exact) is None else None)
     bare = without_format(name)
     found = _exactly(bare) if bare != name else None
     found = found or _nearly(bare)
     if found is None:
         raise _unknown(name)
-    has = format_in_name(found)
-    return found, (wanted if has is None else None)
+    return found, (wanted if format_in_name(found) is None else None)
 
 
 def _exactly(name: str) -> str | None:
@@ -155,7 +154,7 @@ def model_facts(name: str) -> ModelFacts:
         config=table,
         source=source,
         quality=quality,
-        named_format=format,
+        named_format=format or format_in_name(found),
         notes=notes if plain(name) != plain(found) else (),
     )
 
