@@ -38,6 +38,8 @@ class Requests:
     after, pause_s
         Position of the request whose answer this one waits for (-1 for none), and the pause after that answer;
         then ``arrival_s`` is only the earliest arrival. [s]
+    priority
+        Class of each request, 0 the most urgent.
     """
 
     arrival_s: Floats
@@ -52,6 +54,7 @@ class Requests:
     reused_tokens: Ints | None = None
     after: Ints | None = None
     pause_s: Floats | None = None
+    priority: Ints | None = None
 
     def __post_init__(self) -> None:
         for name, value in self._columns().items():
