@@ -214,7 +214,8 @@ class Lognormal(Length):
         return self.most_tokens
 
     def _cut(self, normals: Floats) -> Floats:
-        values = normals * self.sigma
+        values = np.array(normals, dtype=np.float64)
+        values *= self.sigma
         values += self.mu
         np.exp(values, out=values)
         np.clip(values, self.least_tokens, self.most_tokens, out=values)
