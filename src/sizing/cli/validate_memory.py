@@ -13,9 +13,7 @@ def command(
     configs: Annotated[
         Path | None, typer.Option(help="Folder of owner--name.json files, tried before the catalogue.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write per-row predictions to this CSV file.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write per-row predictions to this CSV file.")] = None,
     format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
 ) -> None:
     """Predict the memory budget of each start-up log and print the error table."""

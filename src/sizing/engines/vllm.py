@@ -8,6 +8,7 @@ Constants are fitted on start-up logs (``data/measured/memory.csv``); the mechan
 """
 
 import math
+import re
 from dataclasses import dataclass
 
 from sizing.architecture import Model
@@ -129,7 +130,7 @@ class Vllm(Engine):
     def _fused_experts(self, rank: Rank) -> bool:
         """Whether experts run in fused kernels with workspaces: not in MXFP4's, nor in Blackwell's own."""
         stored = footprint.expert_format(rank)
-        blackwell = rank.gpu.compute_capability.startswith("10.")
+        blackwell = 10.0 <= _generation(rank.gpu) < 11.0
         return not stored.startswith("mxfp4") and not (blackwell and stored.startswith(("fp8", "nvfp4")))
 
     def _keeps_workspaces(self, rank: Rank) -> bool:
@@ -149,18 +150,21 @@ class Vllm(Engine):
         return extra
 
     def _padding_bytes(self, rank: Rank) -> float:
-        """MXFP4 experts padded to the kernel's tiles: 256 wide, or Marlin's 128 by 256 before Hopper. [byte]"""
+        """MXFP4 experts padded to the kernel's tiles. [byte]
+
+        Width on one GPU to 256 (Marlin, before Hopper: 128), and the model's width to 256 except on Hopper.
+        """
         if not footprint.expert_format(rank).startswith("mxfp4"):
             return 0.0
-        marlin = rank.gpu.vendor == "NVIDIA" and rank.gpu.compute_capability < "9"
-        marlin = marlin and not rank.gpu.compute_capability.startswith("1")
+        generation = _generation(rank.gpu)
+        marlin = 0.0 < generation < 9.0
         for layer in rank.layers:
             for x in layer.feed_forward.linears:
                 if x.role == "expert" and x.shard == "row":
                     width, hidden, _ = x.per_gpu(rank.tp * rank.dp, rank.ep)
                     tile = 128 if marlin else 256
                     grown = math.ceil(width / tile) * tile / width
-                    grown *= math.ceil(hidden / 256) * 256 / hidden if marlin else 1.0
+                    grown *= 1.0 if generation == 9.0 else math.ceil(hidden / 256) * 256 / hidden
                     return (grown - 1.0) * footprint.expert_bytes(rank)
         return 0.0
 
@@ -192,3 +196,8 @@ class Vllm(Engine):
                 nope = max(m.head_dim - m.rope_dim, 0)
                 total += layer.count * 2.0 * m.latent_dim * m.heads * (nope + m.value_dim) / rank.tp
         return total
+
+
+def _generation(gpu: Gpu) -> float:
+    """CUDA compute capability, 0 for other makers' and for unknown ones."""
+    return float(gpu.compute_capability) if re.fullmatch(r"\d+\.\d+", gpu.compute_capability) else 0.0

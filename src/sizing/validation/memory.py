@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sizing.catalog.files import data_file
-from sizing.errors import InputError, UnknownFile
+from sizing.errors import InputError, SizingError, UnknownFile
 from sizing.memory import GIB, MemoryBudget, memory_budget
-from sizing.validation.startup_rows import INPUTS, Asked, asked
+from sizing.validation.startup_rows import INPUTS, asked
 
 #: Columns of the per-row file, in order.
 COLUMNS = (
@@ -130,15 +130,21 @@ def predict_row(row: Mapping[str, str], configs: Path | None = None) -> RowPredi
     """What the engine would print for one row, from model, GPU and flags alone."""
     what = asked({name: row.get(name, "") for name in INPUTS}, configs)
     values: dict[str, float | None] = dict.fromkeys(COLUMNS[1:-1])
+    reason = what.reason
     if what.deployment is not None:
-        budget = memory_budget(what.deployment)
-        values["weights_gib"] = budget.weights_bytes / GIB
-        values["bytes_per_token"] = printed_bytes_per_token(budget)
-        if what.gpu_known:
-            values |= _room(budget)
+        try:
+            budget = memory_budget(what.deployment)
+        except SizingError as error:
+            reason = str(error)
+        else:
+            values["weights_gib"] = budget.weights_bytes / GIB
+            values["bytes_per_token"] = printed_bytes_per_token(budget)
+            if what.gpu_known:
+                values |= _room(budget)
+            reason = reason or _too_big(values)
     return RowPrediction(
         id=what.id, engine=what.engine, architecture=what.architecture, gpu_id=what.gpu_id, values=values,
-        reason=what.reason or _too_big(values, what),
+        reason=" ".join(reason.split())[:300],
     )  # fmt: skip
 
 
@@ -155,10 +161,8 @@ def _room(budget: MemoryBudget) -> dict[str, float | None]:
     }
 
 
-def _too_big(values: Mapping[str, float | None], what: Asked) -> str:
-    if what.deployment is None or values["kv_cache_gib"]:
-        return ""
-    return "no KV room: weights and overhead take all of the engine's share"
+def _too_big(values: Mapping[str, float | None]) -> str:
+    return "" if values["kv_cache_gib"] else "no KV room: weights and overhead take all of the engine's share"
 
 
 def printed_bytes_per_token(budget: MemoryBudget) -> float | None:

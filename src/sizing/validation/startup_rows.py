@@ -91,6 +91,7 @@ def find_model(name: str, configs: Path | None = None) -> Model:
     In the folder, a file of that very name is taken first; after the names the catalogue knows as they
     stand, one that differs only in number format, date or tuning variant.
     """
+    name = re.sub(r"\s*\(.*?\)|-?\*", "", name).strip() or name  # remarks behind the name
     files = _files(configs)
     wanted = name.replace("/", "--").lower()
     if wanted in files:
