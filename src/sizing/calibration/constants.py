@@ -38,6 +38,8 @@ BOUNDS: Mapping[str, Bound] = {
     "narrow": Bound(0.2, 5.0, "1", "time with a one-byte cache over time with two bytes, traffic apart"),
     "ramp_tokens": Bound(0.0, 4096.0, "token", "keys that starting a query tile costs"),
     "token_s": Bound(0.0, 1e-6, "s", "per token: routing at width 2,048, or preparing a prompt token"),
+    "copy_s": Bound(0.0, 1e-6, "s", "per token and expert it goes to, on this GPU or not, at width 2,048"),
+    "row_s": Bound(0.0, 1e-6, "s", "per token and expert it goes to on this GPU, at width 2,048"),
     "packed": Bound(0.0, 1.0, "1", "1: query heads of a group share a tile"),
     "tile_rows": Bound(0.0, 512.0, "row", "rows of a query tile; rows an expert's tile pads on average"),
     "growth": Bound(0.0, 2.0, "1", "power of the group's size, over two, that the fixed time grows with"),
@@ -48,6 +50,7 @@ BOUNDS: Mapping[str, Bound] = {
     "first_token_s": Bound(0.0, 5.0, "s", "once per request, outside the steps"),
     "memory_scale": Bound(0.2, 2.0, "1", "on the time of the memory-bound kernels"),
     "compute_scale": Bound(0.2, 2.0, "1", "on the time of the compute-bound kernels"),
+    "fixed_scale": Bound(0.0, 2.0, "1", "on the fixed time of every kernel (graphs overlap what a lone call pays)"),
     "link_scale": Bound(0.2, 5.0, "1", "on the time of the collectives"),
     "scale": Bound(0.2, 5.0, "1", "on the family's time; its spread is what the form leaves unexplained"),
 }
@@ -109,7 +112,9 @@ class Moe:
     fixed_s: Value = 2.5e-5
     memory_fraction: Value = 0.9
     compute_fraction: Value = 0.6
-    token_s: Value = 1e-8
+    token_s: Value = 5e-9
+    copy_s: Value = 0.0
+    row_s: Value = 0.0
     tile_rows: Value = 64.0
     smoothness: Value = 3.0
     scale: Value = 1.0
@@ -146,6 +151,7 @@ class EngineTime:
     first_token_s: Value = 0.0
     memory_scale: Value = 1.0
     compute_scale: Value = 1.0
+    fixed_scale: Value = 1.0
     link_scale: Value = 1.0
     scale: Value = 1.0
 

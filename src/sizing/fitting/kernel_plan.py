@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from sizing.calibration import BY_KEY, default
 from sizing.validation.kernel_tables import KernelTable
 
-
 Place = tuple[str, str]
 """Family (or family and format) and name of a constant."""
 
@@ -33,6 +32,8 @@ class Plan:
         Constants that are moved only where they lower the loss enough.
     choices
         Settings that are tried one after the other, each with a fit of its own.
+    worth
+        Share of the loss that one more constant must take away. [1]
     """
 
     families: tuple[str, ...]
@@ -42,6 +43,7 @@ class Plan:
     optional: tuple[str, ...] = ()
     own_optional: tuple[str, ...] = ()
     choices: tuple[Choice, ...] = ({},)
+    worth: float = 0.06
     instead_of: tuple[str, ...] = ()
 
     def takes(self, operation: str, present: Sequence[str]) -> bool:
@@ -98,20 +100,23 @@ PLANS = (
         optional=("wave_exponent", "split_s"),
         own_optional=("ramp_bytes", "quantise_row_s", "quantise_fraction", "depth_s"),
         choices=({}, {("gemm.fp8", "split_s"): 1.0}),
+        worth=0.05,
     ),
     Plan(
         families=("moe",),
         operations=("moe",),
-        shared=("fixed_s", "token_s"),
+        shared=("fixed_s",),
         own=("compute_fraction",),
-        optional=("memory_fraction", "tile_rows"),
-        own_optional=("fixed_s", "token_s", "memory_fraction"),
+        optional=("token_s", "copy_s", "row_s", "memory_fraction", "tile_rows"),
+        own_optional=("fixed_s", "copy_s", "row_s", "tile_rows"),
+        worth=0.04,
     ),
     Plan(
         families=("attention_decode",),
         operations=("attention_decode",),
         shared=("fixed_s", "memory_fraction", "unit_s"),
         optional=("context_s", "smoothness", "narrow"),
+        worth=0.03,
     ),
     Plan(
         families=("attention_prefill",),

@@ -13,24 +13,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sizing.calibration import ANY, BOUNDS, Calibration, Table, Tables, calibration, default, family_keys
+from sizing.calibration import ANY, BOUNDS, Calibration, Table, Tables, calibration, default, family_keys, write_tables
 from sizing.catalog import Gpu
 from sizing.catalog import gpu as find_gpu
+from sizing.errors import InputError
 from sizing.fitting.kernel_plan import PLANS, Choice, Place, Plan
 from sizing.validation.kernel_rules import without_defects
 from sizing.validation.kernel_tables import KernelTable
 from sizing.validation.kernel_times import predicted_s
-
 
 Floats = NDArray[np.float64]
 Progress = Callable[[Sequence[Any], int, str], Iterable[Any]]
 
 ROWS, TRIAL_ROWS = 1600, 500
 """Rows of one table that a fit, and the choice of its constants, look at, drawn evenly. [row]"""
-WORTH = 0.06
-"""Share of the loss that one more constant must take away. [1]"""
 SOFT = 0.05
 """Log-ratio from which a row pulls less than its square. [1]"""
+SMALL = {"copy_s": 1e-9, "row_s": 1e-9}
+"""Unit of constants that are zero at the start. [s]"""
 LEAST_SPREAD = 0.01
 """Spread of a constant, at the least: another chip of the kind, another driver. [1]"""
 SYSTEMATIC_BINS = 10
@@ -164,14 +164,14 @@ def _selected(tables: Sequence[KernelTable], plan: Plan, gpu: Gpu, start: Calibr
     """Constants and settings of a plan that are worth their place on these tables.
 
     The settings with the least loss; then, one at a time, the optional constant that lowers the loss most, while
-    one lowers it by more than :data:`WORTH`.
+    one is worth its place.
     """
     samples = [t.where(_sample(len(t), TRIAL_ROWS)) for t in tables]
     places = plan.needed(tables)
     best: tuple[float, Calibration, Choice] | None = None
     for choice in plan.settings(tables):
         made, cost = _minimise(samples, places, gpu, start, choice)
-        if best is None or cost < (1.0 - WORTH) * best[0]:
+        if best is None or cost < (1.0 - plan.worth) * best[0]:
             best = cost, made, choice
     assert best is not None
     cost, made, choice = best
@@ -179,7 +179,7 @@ def _selected(tables: Sequence[KernelTable], plan: Plan, gpu: Gpu, start: Calibr
     while left:
         tried = [(*_minimise(samples, [*places, place], gpu, made, choice), place) for place in left]
         better, lower, place = min(tried, key=lambda item: item[1])
-        if lower > (1.0 - WORTH) * cost:
+        if lower > (1.0 - plan.worth) * cost:
             break
         made, cost, places = better, lower, [*places, place]
         left = [p for p in left if p != place]
@@ -240,7 +240,7 @@ def _minimise(
     first = np.array([_value(start, key, name) for key, name in places])
     low = np.array([BOUNDS[name].low for _, name in places])
     high = np.array([min(BOUNDS[name].high, 1e3) for _, name in places])
-    unit = np.maximum(first, 1e-12)
+    unit = np.where(first > 0, first, [SMALL.get(name, 1.0) for _, name in places])
     weights = [1.0 / np.sqrt(len(t)) for t in tables]
 
     def made(x: Floats) -> Calibration:
@@ -257,7 +257,7 @@ def _minimise(
         root = np.sqrt(1.0 + u)
         return np.stack([2.0 * (root - 1.0) * scale, 1.0 / root, -0.5 / root**3 / scale])
 
-    inside = np.clip(first, low + 1e-6 * (high - low), high - 1e-6 * (high - low))
+    inside = np.clip(np.maximum(first, 0.1 * unit), low + 1e-6 * (high - low), high - 1e-6 * (high - low))
     found = least_squares(
         residuals, inside / unit, bounds=(low / unit, high / unit), loss=loss, max_nfev=40, xtol=1e-5, ftol=1e-6
     )
@@ -359,3 +359,60 @@ def constant_rows(fits: Sequence[FamilyFit], base: str = "measured") -> list[dic
                     }
                 )
     return rows
+
+
+def of_gpus(tables: Sequence[KernelTable], gpus: Sequence[str] | None, *, writes: bool) -> list[KernelTable]:
+    """Tables of some GPUs.
+
+    Parameters
+    ----------
+    tables
+        As read.
+    gpus
+        Names as in the catalogue; None: all.
+    writes
+        Whether one calibration file is to be written, which holds one GPU.
+
+    Raises
+    ------
+    InputError
+        None left, or several GPUs for one file.
+    """
+    wanted = {find_gpu(name).id for name in gpus or []}
+    kept = [t for t in tables if not wanted or t.gpu in wanted]
+    present = sorted({t.gpu for t in tables})
+    if not kept:
+        raise InputError(f"--gpu: no table of {', '.join(sorted(wanted))}; there are tables of {', '.join(present)}")
+    if writes and len({t.gpu for t in kept}) > 1:
+        raise InputError(f"--out: a calibration file holds one GPU; choose one with --gpu: {', '.join(present)}")
+    return kept
+
+
+def calibration_text(fits: Sequence[FamilyFit], date: str | None = None) -> str:
+    """The calibration file of one GPU's fits.
+
+    Parameters
+    ----------
+    fits
+        What :func:`fit_kernels` gave, all of one GPU.
+    date
+        Day of the fit, ISO 8601; None: today.
+    """
+    import datetime
+
+    (gpu, tables), *_ = fitted_tables(fits, date=date or datetime.date.today().isoformat()).items()
+    return write_tables(gpu, tables)
+
+
+def fit_notes(fits: Sequence[FamilyFit]) -> list[str]:
+    """How many numbers each GPU and engine has.
+
+    Parameters
+    ----------
+    fits
+        What :func:`fit_kernels` gave.
+    """
+    counts: dict[tuple[str, str], int] = {}
+    for fit in fits:
+        counts[fit.gpu, fit.engine] = counts.get((fit.gpu, fit.engine), 0) + sum(len(v) for v in fit.values.values())
+    return [f"{gpu} {engine}: {count} constants" for (gpu, engine), count in counts.items()]

@@ -50,7 +50,8 @@ def moe_s(
 
         memory  = (A matrices hidden intermediate bytes + 4 R (2 hidden + 3 intermediate)) / (f BW)
         compute = 2 matrices (R + A tile_rows) hidden intermediate / (f F)
-        time    = fixed + smooth max(memory, compute) + token_s tokens hidden / 2048
+        routing = (token_s tokens + copy_s tokens top_k + row_s R) hidden / 2048
+        time    = fixed + smooth max(memory, compute) + routing
 
     Parameters
     ----------
@@ -94,5 +95,5 @@ def moe_s(
     moved = active * area * size + 4.0 * rows * (2.0 * hidden + 3.0 * intermediate)
     padded = rows + active * c.tile_rows
     busy_s = smooth_max(moved / bandwidth, 2.0 * padded * area / rate, c.smoothness)
-    routing_s = c.token_s * tokens * hidden / ROUTING_WIDTH
+    routing_s = (c.token_s * tokens + c.copy_s * tokens * top_k + c.row_s * rows) * hidden / ROUTING_WIDTH
     return np.asarray(c.scale * (c.fixed_s + busy_s + routing_s))

@@ -10,7 +10,6 @@ from sizing.catalog import Gpu
 from sizing.roofline.smooth import peak_16_bit
 from sizing.validation.kernel_tables import KernelTable
 
-
 Mask = NDArray[np.bool_]
 
 
@@ -85,7 +84,7 @@ def _not_a_time(table: KernelTable, gpu: Gpu) -> Mask:
 
 def _slower_of_two(table: KernelTable, gpu: Gpu) -> Mask:
     """An engine that was timed with several kernels for one shape runs the fastest."""
-    if len(np.unique(table.kernel)) < 2:
+    if not table.operation.startswith(("moe", "gemm")) or len(np.unique(table.kernel)) < 2:
         return _none(table)
     shape = np.unique(np.stack(list(table.sizes.values())), axis=1, return_inverse=True)[1].ravel()
     best = np.full(shape.max() + 1, np.inf)

@@ -10,7 +10,6 @@ from sizing.calibration import Calibration
 from sizing.catalog import Gpu
 from sizing.validation.kernel_tables import KernelTable
 
-
 Floats = NDArray[np.float64]
 
 WEIGHTS = {
@@ -29,7 +28,7 @@ HIDDEN, QUERY_RANK, LATENT, ROPE, NOPE, VALUE = 7168.0, 1536.0, 512.0, 64.0, 128
 """DeepSeek-V3's attention, which the MLA tables measure. [element]"""
 BLOCK_CALLS = 6.0
 """Small kernels of an MLA block: two norms, two rotations, cache write, concatenation. [1]"""
-SKEWED_TOUCH, SKEWED_LOAD = 0.8, 1.25
+SKEWED_TOUCH, SKEWED_LOAD = 0.9, 1.4
 """Of routing by a power law 1.01: tokens that spread as if even, busiest over mean load. [1]"""
 
 
