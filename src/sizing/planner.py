@@ -56,9 +56,7 @@ class Question:
 def capacity(prepared: Prepared, question: Question) -> tuple[Batch, ReplicaCapacity]:
     """Largest batch of a replica and the request rate it carries, by the method asked for."""
     workload, slo = question.workload, question.slo
-    batch = largest_batch(
-        workload, slo, prepared.kv_requests, prepared.steps, prepared.max_num_seqs, prepared.decode_s
-    )
+    batch = largest_batch(workload, slo, prepared.kv_requests, prepared.steps, prepared.max_num_seqs, prepared.decode_s)
     within = None if prepared.prediction is None else rate_within(prepared.prediction, workload, slo)
     replica = replica_capacity(
         workload, slo, batch, prepared.steps, method=question.method, within=within, prefill_s=prepared.prefill_s
@@ -66,9 +64,7 @@ def capacity(prepared: Prepared, question: Question) -> tuple[Batch, ReplicaCapa
     return batch, replica
 
 
-def evaluate(
-    prepared: Prepared, question: Question, usd_per_gpu_hour: float | None
-) -> Evaluation | Rejected:
+def evaluate(prepared: Prepared, question: Question, usd_per_gpu_hour: float | None) -> Evaluation | Rejected:
     """One deployment against the targets, top to bottom: batch, replica, fleet, spares, load, cost."""
     workload, targets, deployment = question.workload, question.targets, prepared.deployment
     batch, replica = capacity(prepared, question)
@@ -103,7 +99,7 @@ def _planned(
     mean = Load(ttft_s=found["ttft_s"].value, tpot_s=found["tpot_s"].value, concurrency=found["decoding"].value,
                 prefill_share=rate_per_s * replica.prefill_s)  # fmt: skip
     load = replace(mean, ttft_s=ttft.value, tpot_s=tpot.value)
-    width = spread_of_rate(prepared.prediction, question.slo)
+    width = spread_of_rate(prepared.prediction, replica.request_rate_per_s, replica.limited_by)
     low, high = replicas_between(workload, replica, question.targets, width)
     return load, mean, Interval(replicas_low=low, replicas_high=high, ttft_low_s=ttft.low, ttft_high_s=ttft.high,
                           tpot_low_s=tpot.low, tpot_high_s=tpot.high)  # fmt: skip
@@ -237,7 +233,10 @@ def plan(
         use("calibration", calibration, DEFAULT_CALIBRATION)
     )  # fmt: skip
     question = Question(
-        workload=the_workload, slo=the_slo, targets=the_targets, method=_method(method, calibration_name, calibration, the_slo, listed)
+        workload=the_workload,
+        slo=the_slo,
+        targets=the_targets,
+        method=_method(method, calibration_name, calibration, the_slo, listed),
     )
     devices, notes = _resolve(names)
     kernels = engine_timing(the_settings.engine).kernels
@@ -245,7 +244,9 @@ def plan(
     worst: list[Rejected] = []
     for gpu in devices:
         efficiency = (
-            calibration if isinstance(calibration, Calibration) else load_calibration(calibration_name, gpu=gpu, engine=kernels)
+            calibration
+            if isinstance(calibration, Calibration)
+            else load_calibration(calibration_name, gpu=gpu, engine=kernels)
         )
         usd = _price(gpu.id, prices, listed)
         candidates = [

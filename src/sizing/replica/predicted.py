@@ -8,36 +8,43 @@ from numpy.typing import NDArray
 
 from sizing.engines.timing import engine_timing
 from sizing.replica.curve import Curve, run_curve
-from sizing.replica.loads import Estimate, Lengths, Room, estimate
+from sizing.replica.loads import QUANTILE_80, Estimate, Lengths, Room
 from sizing.replica.run import kv_requests
 from sizing.steptime import StepModel
-from sizing.workload import Slo, Workload
+from sizing.workload import Workload
 
 Values = NDArray[np.float64]
-DRAWS = 48
+LEAST_SLOPE = 0.05
+"""Least relative change of a latency over that of the rate that a spread is divided by. [1]"""
+MOST_SPREAD = 2.0
+"""Largest log-sigma that is said. [1]"""
+DRAWS = 64
 """Joint draws of the constants that an error bar is made from. [1]"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """A replica over its request rate; arrays have one row for the nominal constants, then one a draw.
+    """A replica over its request rate, by the nominal constants, and how far their draws move it.
 
     Attributes
     ----------
     room
         Requests that run at once.
     curve
-        Rate, TPOT, time to first token and requests in flight.
-    residual
-        Log-sigma of measured over predicted that the constants don't explain, by ``tpot``, ``ttft``, ``rate``. [1]
+        Rate, TPOT, time to first token and requests in flight; one row a draw after the nominal one.
     nominal
         First row of rate, TPOT, time to first token and active requests, each never falling.
+    latency_spread
+        Log-sigma of ``tpot`` and ``ttft`` at a given rate, at each point of the curve. [1]
+    capacity_spread
+        Log-sigma of the rate at which ``tpot``, ``ttft`` or the room is reached, at each point. [1]
     """
 
     room: Room
     curve: Curve
-    residual: dict[str, float]
     nominal: tuple[Values, Values, Values, Values]
+    latency_spread: dict[str, Values]
+    capacity_spread: dict[str, Values]
 
 
 def lengths_of(workload: Workload) -> Lengths:
@@ -49,7 +56,9 @@ def lengths_of(workload: Workload) -> Lengths:
     )  # fmt: skip
 
 
-def predict_replica(steps: StepModel, memory: Any, workload: Workload, max_num_seqs: float, budget: float) -> Prediction:
+def predict_replica(
+    steps: StepModel, memory: Any, workload: Workload, max_num_seqs: float, budget: float
+) -> Prediction:
     """Curve of a replica under open traffic.
 
     Parameters
@@ -70,34 +79,46 @@ def predict_replica(steps: StepModel, memory: Any, workload: Workload, max_num_s
     curve = run_curve(steps, lengths, scheduling, max(min(room.most, 1e5), 1.0))
     rows = (curve.rate_per_s, curve.tpot_s, curve.start_s, curve.active)
     rate, tpot, start, active = (np.maximum.accumulate(np.atleast_2d(row)[0]) for row in rows)
-    return Prediction(room=room, curve=curve, residual=dict(timing.residual), nominal=(rate, tpot, start, active))
+    latency, capacity = _spreads(curve, dict(timing.residual))
+    return Prediction(room=room, curve=curve, nominal=(rate, tpot, start, active), latency_spread=latency,
+                      capacity_spread=capacity)  # fmt: skip
 
 
-def spread_of_rate(prediction: Prediction, slo: Slo) -> float:
-    """Log-sigma of the rate within the targets: of the draws, and what the constants don't explain. [1]
+def _spreads(curve: Curve, residual: dict[str, float]) -> tuple[dict[str, Values], dict[str, Values]]:
+    """Log-sigma of latency at a rate, and of the rate at a latency, to first order along the nominal curve.
+
+    With L the log of a draw over the nominal at the same batch and s = d ln value / d ln rate, a latency at a
+    given rate moves by L_value - s L_rate, and the rate at a given latency by L_rate - L_value / s.
+    """
+    rates = np.maximum.accumulate(np.atleast_2d(curve.rate_per_s), axis=-1)
+    moved_rate = np.log(rates / rates[:1])
+    along = np.log(rates[0])
+    latency: dict[str, Values] = {}
+    capacity: dict[str, Values] = {}
+    for name, source in (("tpot", curve.tpot_s), ("ttft", curve.start_s), ("room", curve.active)):
+        values = np.broadcast_to(np.atleast_2d(source), rates.shape)
+        moved = np.log(values / values[:1])
+        slope = np.clip(np.gradient(np.log(values[0]), along), LEAST_SLOPE, None)
+        own = residual.get(name, residual.get("rate", 0.0))
+        if name != "room":
+            latency[name] = np.minimum(np.hypot(np.std((moved - slope * moved_rate)[1:], axis=0), own), MOST_SPREAD)
+        drawn = np.std((moved_rate - moved / slope)[1:], axis=0)
+        capacity[name] = np.minimum(np.hypot(drawn, own / slope), MOST_SPREAD)
+    return latency, capacity
+
+
+def spread_of_rate(prediction: Prediction, rate_per_s: float, limited_by: str) -> float:
+    """Log-sigma of the capacity of a replica. [1]
 
     Parameters
     ----------
-    prediction, slo
-        Curve and targets; the spread is taken at the means.
+    prediction
+        Curve of the replica.
+    rate_per_s, limited_by
+        The capacity by the nominal constants, and what sets it. [request/s]
     """
-    curve = prediction.curve
-    rate = np.maximum.accumulate(np.atleast_2d(curve.rate_per_s), axis=-1)
-    limits = ((curve.tpot_s, slo.tpot_s), (curve.start_s, slo.ttft_s), (curve.active, prediction.room.most))
-    rates = np.minimum.reduce([_at_limit(rate, values, limit) for values, limit in limits])[1:]
-    sound = rates[rates > 0]
-    spread = float(np.std(np.log(sound))) if len(sound) > 1 else 0.0
-    return float(np.hypot(spread, prediction.residual.get("rate", 0.0)))
-
-
-def _at_limit(rate: Values, values: Values, limit: float) -> Values:
-    """Rate, row by row, at which a value that never falls reaches its limit. [request/s]"""
-    rising = np.maximum.accumulate(np.broadcast_to(np.atleast_2d(values), rate.shape), axis=-1)
-    last = (rising <= limit).sum(axis=-1) - 1
-    row, low = np.arange(len(rate)), np.clip(last, 0, rate.shape[-1] - 2)
-    v0, v1, r0, r1 = rising[row, low], rising[row, low + 1], rate[row, low], rate[row, low + 1]
-    share = np.clip((limit - v0) / np.maximum(v1 - v0, 1e-300), 0.0, 1.0)
-    return np.where(last < 0, 0.0, r0 + share * (r1 - r0))
+    spread = prediction.capacity_spread.get(limited_by, prediction.capacity_spread["room"])
+    return float(np.interp(rate_per_s, prediction.nominal[0], spread))
 
 
 def at_rate(prediction: Prediction, rate_per_s: float) -> dict[str, Estimate]:
@@ -110,16 +131,12 @@ def at_rate(prediction: Prediction, rate_per_s: float) -> dict[str, Estimate]:
     rate_per_s
         Request rate of the replica. [request/s]
     """
-    curve = prediction.curve
-    rate = np.maximum.accumulate(np.atleast_2d(curve.rate_per_s), axis=-1)
-    row = np.arange(len(rate))
-    low = np.clip((rate < rate_per_s).sum(axis=-1) - 1, 0, rate.shape[-1] - 2)
-    r0, r1 = rate[row, low], rate[row, low + 1]
-    share = np.clip((rate_per_s - r0) / np.maximum(r1 - r0, 1e-300), 0.0, 1.0)
+    rate, tpot, start, _ = prediction.nominal
     found: dict[str, Estimate] = {}
-    for name, source, residual in (("ttft_s", curve.start_s, "ttft"), ("tpot_s", curve.tpot_s, "tpot"),
-                                   ("decoding", curve.decoding, "rate")):  # fmt: skip
-        values = np.broadcast_to(np.atleast_2d(source), rate.shape)
-        found[name] = estimate(values[row, low] * (1 - share) + values[row, low + 1] * share,
-                             prediction.residual.get(residual, 0.0))  # fmt: skip
+    for name, values in (("tpot", tpot), ("ttft", start)):
+        value = float(np.interp(rate_per_s, rate, values))
+        width = float(np.exp(QUANTILE_80 * np.interp(rate_per_s, rate, prediction.latency_spread[name])))
+        found[f"{name}_s"] = Estimate(value=value, low=value / width, high=value * width)
+    decoding = float(np.interp(rate_per_s, rate, prediction.curve.decoding))
+    found["decoding"] = Estimate(value=decoding, low=decoding, high=decoding)
     return found

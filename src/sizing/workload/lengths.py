@@ -490,7 +490,12 @@ def as_length(value: "float | Length", name: str = "tokens") -> Length:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not math.isfinite(value):
         raise InputError(f"{name}: {value!r} is not allowed; give a positive number or a Length")
-    return Fixed(tokens=float(value))
+    return _fixed(float(value))
+
+
+@lru_cache(maxsize=4096)
+def _fixed(tokens: float) -> "Fixed":
+    return Fixed(tokens=tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
