@@ -35,6 +35,10 @@ PIPELINE_NON_TORCH_GIB = 0.07
 #: ROCm: one GPU, and several (RCCL buffers) [GiB].
 ROCM_NON_TORCH_GIB = (1.2, 2.5)
 ROCM_NON_TORCH_PER_GPU_GIB = 0.11
+#: Graphs: start, a layer, mixtures besides; versions that free as much as they capture; ROCm before 0.17, since.
+GRAPHS_GIB = (0.37, 0.017, 0.2)
+QUIET_GRAPHS_GIB = 0.1
+ROCM_GRAPHS_GIB = (4.8, 6.8)
 #: ROCm: what loading takes beyond the weights, dense models and mixtures [GiB].
 ROCM_LOADED_GIB = (0.64, 1.55)
 
@@ -59,13 +63,17 @@ class Vllm(Engine):
         return self.number < (0, 8)
 
     def defaults(self, model: Model, gpu: Gpu, tp: int = 1) -> Defaults:
-        """Utilisation 0.92 since 0.20, 0.9 before; 1,024 sequences and 8,192 tokens on cards of 70 GiB."""
+        """Utilisation 0.92 since 0.20, 0.9 before; 8,192 tokens and 1,024 sequences on cards of 70 GiB.
+
+        Smaller cards and A100s get 2,048 tokens and 256 sequences; V1 before 0.9 gave 1,024 to all.
+        """
         large = gpu.process_memory_bytes >= LARGE_CARD_BYTES and "a100" not in gpu.id
         longest = model.max_positions or 8192
         if self.legacy:
             sequences, tokens = 256, max(2048, longest if longest <= 32768 else 2048)
         else:
-            sequences, tokens = (1024, 8192) if large and self.number >= (0, 8, 2) else (256, 2048)
+            sequences = 1024 if large or self.number < (0, 9) else 256
+            tokens = 8192 if large else 2048
         return Defaults(
             memory_utilization=0.92 if self.number >= (0, 20) else 0.9,
             max_num_seqs=sequences,
@@ -184,8 +192,14 @@ class Vllm(Engine):
         return "plain" if (0, 10) <= self.number < (0, 11) else "old"
 
     def _graph_bytes(self, rank: Rank) -> float:
-        """Captured graphs: a start, and some for each layer."""
-        return (0.37 + 0.017 * rank.depth) * GIB
+        """Captured graphs: a start, and some for each layer; hardly any from 0.11.1 to 0.16; more on ROCm."""
+        newer = self.number >= (0, 17)
+        if rank.gpu.vendor == "AMD":
+            return ROCM_GRAPHS_GIB[newer] * GIB
+        if (0, 11, 1) <= self.number and not newer:
+            return QUIET_GRAPHS_GIB * GIB
+        start, each, mixture = GRAPHS_GIB
+        return (start + each * rank.depth + mixture * rank.model.is_moe) * GIB
 
     def _absorbed_bytes(self, rank: Rank) -> float:
         """16-bit copies of the MLA up-projections, absorbed into queries and outputs. [byte]"""
