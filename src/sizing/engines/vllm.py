@@ -196,7 +196,7 @@ class Vllm(Engine):
         newer = self.number >= (0, 17)
         if rank.gpu.vendor == "AMD":
             return ROCM_GRAPHS_GIB[newer] * GIB
-        if (0, 11, 1) <= self.number and not newer:
+        if self.number >= (0, 11, 1) and not newer:
             return QUIET_GRAPHS_GIB * GIB
         start, each, mixture = GRAPHS_GIB
         return (start + each * rank.depth + mixture * rank.model.is_moe) * GIB
