@@ -1,6 +1,7 @@
 """Caches and states of each kind of layer, worked out from the models' published sizes."""
 
 import pytest
+
 from sizing.architecture import model_from_config, read_model
 
 # layers x what one layer keeps, from each model's own config

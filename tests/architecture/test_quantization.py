@@ -3,6 +3,7 @@
 import time
 
 import pytest
+
 from sizing.architecture import Model, model_from_config, read_model
 
 LLAMA = {
@@ -60,7 +61,11 @@ def test_records(record: dict, name: str, bits: float) -> None:
         ({"num_bits": 8, "type": "float", "strategy": "block"}, {"num_bits": 8}, "fp8_block"),
         ({"num_bits": 8, "type": "int", "strategy": "channel"}, {"num_bits": 8}, "int8"),
         ({"num_bits": 8, "type": "int", "strategy": "channel"}, None, "int8_w8a16"),
-        ({"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, "symmetric": True}, None, "int4_g128_sym"),
+        (
+            {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, "symmetric": True},
+            None,
+            "int4_g128_sym",
+        ),
         ({"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": False}, None, "int4_g32"),
         ({"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}, {"num_bits": 4}, "nvfp4"),
         ({"num_bits": 4, "type": "float", "group_size": 16}, None, "nvfp4_w4a16"),
@@ -98,7 +103,9 @@ def test_one_layer_left_alone_is_a_kind_of_its_own() -> None:
 
 
 def test_mixed_precision_by_module() -> None:
-    layers = {f"model.layers.{i}.mlp.{name}_proj": {"quant_algo": "W4A16_NVFP4"} for i in range(4) for name in ("up", "gate")}
+    layers = {
+        f"model.layers.{i}.mlp.{name}_proj": {"quant_algo": "W4A16_NVFP4"} for i in range(4) for name in ("up", "gate")
+    }
     layers |= {f"model.layers.{i}.self_attn.o_proj": {"quant_algo": "FP8"} for i in range(4)}
     model = quantised(quant_method="modelopt", quant_algo="MIXED_PRECISION", quantized_layers=layers)
     found = formats(model)
@@ -123,7 +130,9 @@ def test_real_mixtures_of_formats() -> None:
 def test_sizes_of_published_checkpoints() -> None:
     # bytes of safetensors files, model.safetensors.index.json metadata.total_size
     assert read_model("Qwen/Qwen3-1.7B").checkpoint_bytes == pytest.approx(2_031_739_904 * 2, rel=1e-6)
-    assert read_model("mistralai/Mistral-Small-24B-Instruct-2501").checkpoint_bytes == pytest.approx(47_144_806_400, rel=1e-5)
+    assert read_model("mistralai/Mistral-Small-24B-Instruct-2501").checkpoint_bytes == pytest.approx(
+        47_144_806_400, rel=1e-5
+    )
     assert read_model("MiniMaxAI/MiniMax-M1-80k").checkpoint_bytes == pytest.approx(912_210_767_872, rel=1e-3)
     assert read_model("XiaomiMiMo/MiMo-7B-Base").checkpoint_bytes == pytest.approx(15_666_819_072, rel=1e-5)
 
@@ -143,8 +152,8 @@ def test_mlx_quantises_embeddings_too() -> None:
 
 
 def test_a_sibling_hf_quant_config_counts() -> None:
-    sibling = {"producer": {"name": "modelopt"},
-               "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}}  # fmt: skip
+    record = {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}
+    sibling = {"producer": {"name": "modelopt"}, "quantization": record}
     model = model_from_config(LLAMA, sibling=sibling)
     assert (model.checkpoint.name, model.checkpoint.kv) == ("fp8", "fp8")
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from sizing.architecture import model_from_config, read_model
 from sizing.catalog.models import model_facts
 from sizing.errors import InputError, UnknownFile, UnknownModel
@@ -54,7 +55,10 @@ def test_nested_text_configs(nested: str) -> None:
         ({"num_experts": 4, "mlp_only_layers": [0, 7], "moe_intermediate_size": 32}, [1, 2, 3, 4, 5, 6]),
         ({"num_local_experts": 4, "interleave_moe_layer_step": 4}, [3, 7]),
         ({"num_experts": 4, "expert_layer_period": 2, "expert_layer_offset": 1}, [1, 3, 5, 7]),
-        ({"n_routed_experts": 4, "moe_layer_freq": [0, 1, 0, 1, 1, 1, 1, 1], "moe_intermediate_size": 32}, [1, 3, 4, 5, 6, 7]),
+        (
+            {"n_routed_experts": 4, "moe_layer_freq": [0, 1, 0, 1, 1, 1, 1, 1], "moe_intermediate_size": 32},
+            [1, 3, 4, 5, 6, 7],
+        ),
         ({"moe_num_experts": 4, "mlp_layer_types": ["dense"] * 7 + ["sparse"], "moe_intermediate_size": 32}, [7]),
         ({"num_experts": 4, "moe_layers_enum": "2,5", "moe_intermediate_size": 32}, [2, 5]),
         ({"num_experts": 4, "num_dense_layers": 6, "moe_intermediate_size": 32}, [6, 7]),
@@ -99,7 +103,8 @@ def test_an_embedding_class_has_no_head() -> None:
 @pytest.mark.parametrize(
     ("change", "names"),
     [
-        ({"hidden_size": None}, "hidden_size"), ({"hidden_size": "64"}, "hidden_size"), ({"hidden_size": -64}, "hidden_size"),
+        ({"hidden_size": None}, "hidden_size"), ({"hidden_size": "64"}, "hidden_size"),
+        ({"hidden_size": -64}, "hidden_size"),
         ({"hidden_size": 10**30}, "hidden_size"), ({"vocab_size": float("nan")}, "vocab_size"),
         ({"num_hidden_layers": float("inf")}, "num_hidden_layers"), ({"num_hidden_layers": 10**9}, "num_hidden_layers"),
         ({"num_attention_heads": []}, "num_attention_heads"), ({"tie_word_embeddings": "no"}, "tie_word_embeddings"),
@@ -116,8 +121,13 @@ def test_impossible_fields_are_refused_by_name(change: dict, names: str) -> None
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "not JSON"), (b"[1, 2]", "list"), (b"{", "not JSON"), (b"\xff\xfe\x00", "UTF-8"),
-        (b"[" * 100_000, "not JSON"), (b'"text"', "str"), (b"{" + b'"a":{' * 5_000 + b"}" * 5_001, "not JSON"),
+        (b"", "not JSON"),
+        (b"[1, 2]", "list"),
+        (b"{", "not JSON"),
+        (b"\xff\xfe\x00", "UTF-8"),
+        (b"[" * 100_000, "not JSON"),
+        (b'"text"', "str"),
+        (b"{" + b'"a":{' * 5_000 + b"}" * 5_001, "not JSON"),
         (b'{"hidden_size": 1' + b"0" * 5_000 + b"}", "not JSON"),
     ],
 )
@@ -138,7 +148,7 @@ def test_a_file_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_folders_files_and_siblings(tmp_path: Path) -> None:
     folder = tmp_path / "my-model"
     folder.mkdir()
-    with pytest.raises(UnknownFile, match="config.json"):
+    with pytest.raises(UnknownFile, match=r"config\.json"):
         read_model(folder)
     (folder / "config.json").write_text(json.dumps(TINY), encoding="utf-8-sig")
     assert read_model(folder).name == "my-model"

@@ -5,6 +5,7 @@ model's published sizes.
 """
 
 import pytest
+
 from sizing.architecture import model_from_config, read_model
 
 GIB, MIB = 2**30, 2**20

@@ -232,7 +232,7 @@ class Model:
         towers = self.vision_parameters * sixteen.bytes_per_weight / tp
         first = self.embedding.bytes(requested, sixteen, tp) + towers
         last = self.other_parameters * sixteen.bytes_per_weight
-        if self.head is not None and not self.tied_embeddings:
+        if self.head is not None and not self.tied_embeddings and not self.checkpoint.missing_parameters:
             last += self.head.bytes(requested, sixteen, tp)
         return first, last
 
@@ -242,7 +242,7 @@ class Model:
         sixteen = weight_format(self.native_dtype)
         total = self.weights_bytes()
         total += sum(layer.weights_bytes(None, sixteen) * layer.count for layer in self.mtp_layers)
-        extra = self.mtp_other_parameters + self.checkpoint.extra_parameters - self.checkpoint.missing_parameters
+        extra = self.mtp_other_parameters + self.checkpoint.extra_parameters
         return total + extra * sixteen.bytes_per_weight
 
     @property

@@ -12,7 +12,6 @@ from sizing.catalog.files import data_file
 from sizing.errors import InputError, SizingError, UnknownFile
 from sizing.validation.startup_rows import family, find_model
 
-
 #: Share by which a count may differ: of what the framework builds, of what the files ship.
 TOLERANCES = {"parameters": 0.001, "checkpoint_parameters": 0.01}
 TRUTH = {"parameters": "transformers_meta_total", "checkpoint_parameters": "safetensors_total"}
@@ -132,7 +131,9 @@ def _reason(row: Mapping[str, str], model: Model) -> str:
         ours: int = getattr(model, metric)
         if truth is None or abs(ours / truth - 1.0) <= tolerance:
             continue
-        causes.append(f"{metric} differs by {ours - truth:+,.0f} ({ours / truth - 1.0:+.2%}): {_cause(model, ours - truth)}")
+        causes.append(
+            f"{metric} differs by {ours - truth:+,.0f} ({ours / truth - 1.0:+.2%}): {_cause(model, ours - truth)}"
+        )
     if not causes:
         return ""
     return "; ".join([*causes, *model.warnings])
@@ -165,7 +166,9 @@ def error_table(rows: Sequence[Mapping[str, str]], counts: Sequence[RowCount]) -
                 found[count.group, metric].append(error)
                 found["all", metric].append(error)
     table = []
-    for (group, metric), errors in sorted(found.items(), key=lambda item: (item[0][1], item[0][0] == "all", item[0][0])):
+    for (group, metric), errors in sorted(
+        found.items(), key=lambda item: (item[0][1], item[0][0] == "all", item[0][0])
+    ):
         sizes = [abs(error) for error in errors]
         within = sum(size <= TOLERANCES[metric] for size in sizes) / len(sizes)
         table.append({
