@@ -141,19 +141,17 @@ def _traffic(asked: Asked) -> Any:
             input_tokens=asked.number("input", positive_count),
             output_tokens=asked.number("output", positive_count),
         )
-    from sizing.workload import read_trace
+    from sizing.cli.output import progress
+    from sizing.workload.given import traffic_from
 
-    seen = read_trace(Path(asked.options.trace)).to_workload()
     options = asked.options
+    rate = positive_rate(options.rps, "--rps") if options.rps else None
+    seen, _, notes = traffic_from(options.trace, request_rate_per_s=rate, progress=progress)
     changes = {
-        "request_rate_per_s": positive_rate(options.rps, "--rps") if options.rps else None,
         "input_tokens": positive_count(options.input, "--input") if options.input else None,
         "output_tokens": positive_count(options.output, "--output") if options.output else None,
     }
-    asked.notes.append(
-        f"trace {asked.options.trace}: {seen.request_rate_per_s:.3g} requests/s, "
-        f"{seen.mean_input_tokens:,.0f} tokens in, {seen.mean_output_tokens:,.0f} out"
-    )
+    asked.notes.extend(notes)
     return replace(seen, **{k: v for k, v in changes.items() if v is not None})
 
 
