@@ -34,7 +34,7 @@ BOUNDS: Mapping[str, Bound] = {
     "quantise_fraction": Bound(0.01, 1.0, "1", "of the HBM bandwidth, quantising the input"),
     "smoothness": Bound(0.3, math.inf, "1", "exponent of the smooth maximum"),
     "unit_s": Bound(0.0, 1e-3, "s", "one more sequence and KV head on each multiprocessor"),
-    "context_s": Bound(0.0, 1e-7, "s", "per token of a sequence's context, walked in parts"),
+    "context_s": Bound(0.0, 1e-6, "s", "per token of a sequence's context, walked in parts"),
     "narrow": Bound(0.2, 5.0, "1", "time with a one-byte cache over time with two bytes, traffic apart"),
     "ramp_tokens": Bound(0.0, 4096.0, "token", "keys that starting a query tile costs"),
     "token_s": Bound(0.0, 1e-6, "s", "per token: routing at width 2,048, or preparing a prompt token"),

@@ -5,10 +5,8 @@ from numpy.typing import ArrayLike
 
 from sizing.calibration import Calibration, Decode, Prefill
 from sizing.catalog import Gpu
-from sizing.roofline.smooth import Seconds, in_cache, peak_16_bit, smooth_max
+from sizing.roofline.smooth import CACHE_GAIN, CACHE_SHARE, Seconds, in_cache, peak_16_bit, smooth_max
 
-CACHE_SHARE, CACHE_GAIN = 0.75, 1.7
-"""Share of L2 that a repeated call can count on, and its speed over HBM. [1]"""
 KEY_TILE = 128.0
 """Keys a kernel takes at a time. [token]"""
 

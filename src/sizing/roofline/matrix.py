@@ -8,12 +8,14 @@ from numpy.typing import ArrayLike
 from sizing.calibration import Calibration, Gemm
 from sizing.catalog import Gpu
 from sizing.formats import weight_format
-from sizing.roofline.smooth import Seconds, peak_16_bit, smooth_max
+from sizing.roofline.smooth import CACHE_GAIN, CACHE_SHARE, Seconds, in_cache, peak_16_bit, smooth_max
 
 TILES = ((64.0, 64.0), (128.0, 128.0), (256.0, 128.0))
 """Output tiles a library chooses from: rows, columns. [element]"""
 SPLITS = (1.0, 3.0, 8.0)
 """Parts that the depth of a tile is split into. [1]"""
+BATCHED_FIXED = 1.8
+"""Fixed cost of a batched product over that of one product. [1]"""
 SMALL_TILE_COST = 0.25
 """Loss of rate of a 64 x 64 tile to feeding its operands, times 5/4. [1]"""
 QUANTISES = ("fp8", "fp8_block", "nvfp4")
@@ -140,10 +142,19 @@ def gemm_s(m: ArrayLike, n: ArrayLike, k: ArrayLike, weights: str, gpu: Gpu, cal
     return np.asarray(c.scale * time_s)
 
 
-def batched_gemm_s(batches: ArrayLike, m: ArrayLike, n: ArrayLike, k: ArrayLike, gpu: Gpu, cal: Calibration) -> Seconds:
+def batched_gemm_s(
+    batches: ArrayLike,
+    m: ArrayLike,
+    n: ArrayLike,
+    k: ArrayLike,
+    gpu: Gpu,
+    cal: Calibration,
+    *,
+    resident: bool = False,
+) -> Seconds:
     """Time of ``batches`` products ``[m, k] x [k, n]`` in 16 bits in one call (MLA's absorbed projections).
 
-    ``fixed + max(memory, compute)`` with the fractions of the 16-bit matrix product; rows padded to 64.
+    ``1.8 fixed + smooth max(memory, compute)`` with the constants of the 16-bit matrix product; rows padded to 64.
 
     Parameters
     ----------
@@ -153,6 +164,8 @@ def batched_gemm_s(batches: ArrayLike, m: ArrayLike, n: ArrayLike, k: ArrayLike,
         Tokens, outputs, inputs of each [element].
     gpu, cal
         The accelerator and its constants.
+    resident
+        Whether the bytes may still be in L2 from the call before (a microbenchmark).
 
     Returns
     -------
@@ -162,10 +175,13 @@ def batched_gemm_s(batches: ArrayLike, m: ArrayLike, n: ArrayLike, k: ArrayLike,
     c = cal.gemm("bf16")
     batches, m, n, k = (np.asarray(x, dtype=float) for x in (batches, m, n, k))
     bandwidth = c.memory_fraction * gpu.memory_bandwidth_bytes_per_s
-    memory_s = 2.0 * batches * (n * k + m * (n + k)) / bandwidth
+    moved = 2.0 * batches * (n * k + m * (n + k))
     if cal.ideal:
         compute_s = 2.0 * batches * m * n * k / (c.compute_fraction * peak_16_bit(gpu))
         return smooth_max(2.0 * batches * n * k / bandwidth, compute_s, c.smoothness)
+    if resident:
+        moved = moved * (1.0 - in_cache(moved, gpu, CACHE_SHARE) * (1.0 - 1.0 / CACHE_GAIN))
     rows = np.ceil(m / 64.0) * 64.0
     compute_s = 2.0 * batches * rows * n * (k + c.ramp_bytes / 2.0) / (c.compute_fraction * peak_16_bit(gpu))
-    return np.asarray(c.scale * (c.fixed_s + smooth_max(memory_s, compute_s, c.smoothness)))
+    busy_s = smooth_max(moved / bandwidth, compute_s, c.smoothness)
+    return np.asarray(c.scale * (BATCHED_FIXED * c.fixed_s + busy_s))

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from sizing.errors import InputError, UnknownFile
 
-
 Floats = NDArray[np.float64]
 
 COLUMNS = (
@@ -45,7 +44,11 @@ FORMATS = {
     "w4a16_mxfp4": "int4_weight",
 }
 """Their number formats and ours; others are not read."""
-SOURCE = "https://github.com/ai-dynamo/aiconfigurator (aiconfigurator-core 0.12.0, Apache-2.0)"
+SOURCE = "aiconfigurator-core 0.12.0"
+"""https://github.com/ai-dynamo/aiconfigurator, Apache-2.0; tables under ``systems/data``."""
+VERSIONS = {"vllm": "vLLM 0.24.0", "trtllm": "TensorRT-LLM 1.3.0rc20", "any": "NCCL, DeepEP"}
+OLDER = {("a100-80-sxm", "vllm"): "vLLM 0.14.0", ("a100-80-sxm", "trtllm"): "TensorRT-LLM 1.0.0"}
+"""Engine versions of the tables, and of those that are older."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +245,7 @@ def _made(
         KernelTable(
             gpu=gpu, engine=engine, operation=operation, kernel=np.asarray(kernel)[rows].astype(str), sizes=columns,
             time_s=time[rows] * unit, excluded={},
+            source=f"{SOURCE}: {OLDER.get((gpu, engine), VERSIONS.get(engine, engine))}",
         )
     ]  # fmt: skip
 
