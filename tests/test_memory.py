@@ -242,8 +242,7 @@ def test_dp_attention_does_not_multiply_gpus():
 
 def test_data_parallel_attention_holds_as_many_times_the_requests():
     one, eight = (
-        memory_budget(Deployment(model=MODELS["8b"], gpu=gpu("h100"), parallelism=Parallelism(dp=dp)))
-        for dp in (1, 8)
+        memory_budget(Deployment(model=MODELS["8b"], gpu=gpu("h100"), parallelism=Parallelism(dp=dp))) for dp in (1, 8)
     )
     assert eight.max_requests(2048) == pytest.approx(8 * one.max_requests(2048))
 

@@ -98,7 +98,12 @@ def test_every_accelerator_of_the_reference_is_here(shared):
         chip = gpu(row["id"])
         assert chip.memory_bytes == float(row["mem_label_gb"]) * 1e9
         assert chip.memory_bandwidth_bytes_per_s == pytest.approx(float(row["mem_bw_gb_s"]) * 1e9)
-        for column, key in (("bf16_tflops", "bf16"), ("fp8_tflops", "fp8"), ("fp4_tflops", "fp4"), ("int8_tops", "int8")):
+        for column, key in (
+            ("bf16_tflops", "bf16"),
+            ("fp8_tflops", "fp8"),
+            ("fp4_tflops", "fp4"),
+            ("int8_tops", "int8"),
+        ):
             expected = float(row[column]) * 1e12 if row[column] else None
             assert chip.peak_flops_per_s.get(key) == (None if expected is None else pytest.approx(expected))
         if row["mem_smi_mib"]:

@@ -75,9 +75,7 @@ def price(gpu_id: str) -> Fact | None:
 def _own_price(file: str, gpu_id: str, entry: Any) -> float:
     value = entry.get("usd_per_hour")
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
-        raise InputError(
-            f"{file}: prices.{gpu_id}.usd_per_hour is {value!r}; give USD per GPU and hour, 0 or more"
-        )
+        raise InputError(f"{file}: prices.{gpu_id}.usd_per_hour is {value!r}; give USD per GPU and hour, 0 or more")
     return float(value)
 
 

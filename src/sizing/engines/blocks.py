@@ -59,7 +59,7 @@ def _state_bytes(mixer: Mixer, rank: Rank) -> float:
 def _kind(mixer: Mixer, hybrid: bool, longest: int) -> tuple[str, int | None]:
     if mixer.kind == "linear":
         return "state", None
-    if mixer.window is None or not hybrid:
+    if mixer.window is None or mixer.kind == "compressed" or not hybrid:
         return "full", None
     return ("chunked" if mixer.kind == "chunked" else "sliding"), mixer.window
 

@@ -89,7 +89,7 @@ class MemoryValidation:
 
     def _line(self, by: str, value: str, members: Iterable[int], part: str) -> dict[str, object]:
         found = [self.errors[i, part] for i in members if (i, part) in self.errors]
-        unit = "GiB" if part in ABSOLUTE else "%"
+        unit = "GiB" if part in ABSOLUTE else "percent"
         scale = 1.0 if part in ABSOLUTE else 100.0
         sizes = sorted(abs(e) * scale for e in found)
         if not sizes:
