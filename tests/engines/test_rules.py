@@ -87,8 +87,10 @@ def test_sglang_keeps_states_apart():
 @pytest.mark.parametrize("name", engines())
 def test_every_engine_answers_for_every_layout(name):
     for tp, pp in ((1, 1), (4, 1), (2, 2)):
-        deployment = Deployment(model=read_model("Qwen/Qwen3-8B"), gpu=gpu("h100"),
-                                parallelism=Parallelism(tp=tp, pp=pp), settings=EngineSettings(engine=name))  # fmt: skip
+        deployment = Deployment(
+            model=read_model("Qwen/Qwen3-8B"), gpu=gpu("h100"), parallelism=Parallelism(tp=tp, pp=pp),
+            settings=EngineSettings(engine=name),
+        )  # fmt: skip
         found = memory_budget(deployment, request_tokens=2400)
         assert found.kv_bytes > 0
         assert found.max_requests(2400) > 10

@@ -37,7 +37,7 @@ def test_measured_columns_are_never_read(configs):
     measured = [c for c in rows[1] if c not in INPUTS]
     assert set(MEASURED.values()) <= set(measured)
     shuffled = [
-        {c: v for c, v in row.items() if c in INPUTS} | {c: rows[-i][c] if c in rows[-i] else "7" for c in measured}
+        {c: v for c, v in row.items() if c in INPUTS} | {c: rows[-i].get(c, "7") for c in measured}
         for i, row in enumerate(rows, start=1)
     ]
     blanked = [{c: v if c in INPUTS else "" for c, v in row.items()} for row in rows]
@@ -101,7 +101,8 @@ def test_errors_are_relative_and_tabled(configs):
     ("text", "name", "expected"),
     [
         ("bfloat16", "m", None), ("auto", "m", None), ("nan", "m", None), ("", "m", None), ("float32", "m", "fp32"),
-        ("fp8", "m", "fp8_channel"), ("compressed-tensors", "m-quantized.w8a8", "int8"), ("awq_marlin int4", "m", "int4"),
+        ("fp8", "m", "fp8_channel"), ("compressed-tensors", "m-quantized.w8a8", "int8"),
+        ("awq_marlin int4", "m", "int4"),
         ("compressed-tensors", "m-fp8-dynamic", "fp8_channel"), ("gptq_marlin (w4a16)", "m", "int4"),
         ("gptq int8", "m", "int8_w8a16"), ("gguf Q4_K_M", "m", "q4_k_m"), ("bitsandbytes 4bit", "m", "nf4"),
         ("modelopt_fp4", "m", "nvfp4"), ("modelopt", "m-FP8", "fp8"), ("mxfp4 (Marlin)", "m", "mxfp4"),

@@ -1,7 +1,6 @@
 """USD per GPU and hour: dated quotes, and the median of the current on-demand ones."""
 
 import functools
-import statistics
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,10 +65,18 @@ def price(gpu_id: str) -> Fact | None:
     current = [q for q in quotes(gpu_id) if q.kind == CURRENT and q.usd_per_hour is not None]
     if not current:
         return None
-    value = round(statistics.median(float(q.usd_per_hour or 0.0) for q in current), 4)
+    value = _median([float(q.usd_per_hour or 0.0) for q in current])
     said = ", ".join(f"{q.provider} {q.usd_per_hour:g}" for q in current)
     pages = "; ".join(dict.fromkeys(q.source for q in current))
     return Fact(value, "USD/h", "quoted", pages, f"median of {len(current)} on-demand quotes: {said}")
+
+
+def _median(values: list[float]) -> float:
+    """Median to a hundredth of a cent; the standard library's costs 15 ms to import."""
+    ordered, middle = sorted(values), len(values) // 2
+    if len(values) % 2:
+        return ordered[middle]
+    return round((ordered[middle - 1] + ordered[middle]) / 2, 4)
 
 
 def _own_price(file: str, gpu_id: str, entry: Any) -> float:

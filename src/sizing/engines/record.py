@@ -1,5 +1,6 @@
 """What an engine answers: its defaults, what it takes besides weights, and how it divides the rest."""
 
+import importlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -212,6 +213,7 @@ class Engine(ABC):
 
 _engines: Registry[type[Engine]] = Registry("engine", "sizing.engines")
 register = _engines.register
+SHIPPED = frozenset({"vllm", "sglang", "trtllm", "transformers"})
 _ALIASES = {"trt-llm": "trtllm", "tensorrt-llm": "trtllm", "tensorrt_llm": "trtllm", "hf": "transformers"}
 _made: dict[tuple[str, str], Engine] = {}
 
@@ -229,7 +231,10 @@ def engine(name: str, version: str | None = None) -> Engine:
     key = (str(name), str(version or ""))
     if key not in _made:
         spelled = key[0].strip().lower()
-        made: type[Any] = _engines.get(_ALIASES.get(spelled, spelled))
+        spelled = _ALIASES.get(spelled, spelled)
+        if spelled in SHIPPED:  # its own file alone, not all of the folder
+            importlib.import_module(f"sizing.engines.{spelled}")
+        made: type[Any] = _engines.get(spelled)
         _made[key] = made(version=Version.parse(version))
     return _made[key]
 
