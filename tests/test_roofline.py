@@ -1,0 +1,168 @@
+"""Times of single operations: laws of the form, and golden values against measurements."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sizing import roofline
+from sizing.calibration import Calibration, calibration
+from sizing.catalog import Gpu, gpu
+
+GPUS = ("h100-sxm", "b200-hgx", "a100-80-sxm", "l40s", "mi300x")
+
+
+def case(name: str, engine: str = "vllm") -> tuple[Gpu, Calibration]:
+    chip = gpu(name)
+    return chip, calibration("measured", chip, engine)
+
+
+# AIConfigurator 0.12.0 tables (Apache-2.0), H100 SXM, microseconds as printed to three digits.
+MEASURED = [
+    ("vllm", "bf16", 4, 4096, 4096, 15.4),
+    ("vllm", "bf16", 4, 12288, 4096, 39.0),
+    ("vllm", "bf16", 256, 8192, 4096, 29.6),
+    ("vllm", "bf16", 4, 1024, 1024, 3.9),
+    ("vllm", "bf16", 256, 16384, 16384, 224.8),
+]
+
+
+@pytest.mark.parametrize(("engine", "weights", "m", "n", "k", "measured_us"), MEASURED)
+def test_matrix_products_of_h100_are_within_a_fifth_of_single_measurements(
+    engine: str, weights: str, m: int, n: int, k: int, measured_us: float
+) -> None:
+    chip, cal = case("h100-sxm", engine)
+    assert float(roofline.gemm_s(m, n, k, weights, chip, cal)) * 1e6 == pytest.approx(measured_us, rel=0.20)
+
+
+def test_rule_of_thumb_is_bytes_and_operations_over_shares_of_the_peaks() -> None:
+    # Qwen3-8B's largest layer product by hand: 4096 x 12288 x 2 B over 0.7 x 3.35e12 B/s = 42.93 us.
+    chip = gpu("h100-sxm")
+    cal = calibration("rule-of-thumb", chip)
+    assert float(roofline.gemm_s(1, 12288, 4096, "bf16", chip, cal)) == pytest.approx(42.926e-6, rel=1e-4)
+    # and 2 x 8192 x 4096 x 12288 over 0.5 x 989.4e12 FLOP/s = 1.6670 ms
+    assert float(roofline.gemm_s(8192, 12288, 4096, "bf16", chip, cal)) == pytest.approx(1.6670e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", GPUS)
+@settings(max_examples=40, deadline=None)
+@given(m=st.integers(1, 20000), n=st.integers(64, 40000), k=st.integers(64, 40000))
+def test_no_product_beats_the_peaks(name: str, m: int, n: int, k: int) -> None:
+    chip, cal = case(name)
+    time_s = float(roofline.gemm_s(m, n, k, "bf16", chip, cal))
+    assert time_s >= n * k * 2.0 / chip.memory_bandwidth_bytes_per_s
+    assert time_s >= 2.0 * m * n * k / chip.peak_flops_per_s["bf16"]
+
+
+@pytest.mark.parametrize("weights", ["bf16", "fp8", "fp8_block", "nvfp4", "int8", "int4", "mxfp4", "int8_w8a16"])
+@pytest.mark.parametrize("name", GPUS)
+def test_every_format_runs_on_every_gpu_and_more_tokens_never_take_less_time_by_much(name: str, weights: str) -> None:
+    chip, cal = case(name)
+    m = np.array([1, 2, 8, 32, 128, 512, 2048, 8192, 32768.0])
+    time_s = roofline.gemm_s(m, 8192, 4096, weights, chip, cal)
+    assert np.all(np.isfinite(time_s))
+    assert np.all(np.diff(time_s) > -0.02 * time_s[:-1])
+
+
+def test_a_format_without_tensor_cores_runs_as_weight_only() -> None:
+    a100, h100, b200 = gpu("a100-80-sxm"), gpu("h100-sxm"), gpu("b200-hgx")
+    assert roofline.kernel_format("fp8", a100)[:2] == ("int8_weight", a100.peak_flops_per_s["bf16"])
+    assert roofline.kernel_format("fp8", h100)[:2] == ("fp8", h100.peak_flops_per_s["fp8"])
+    assert roofline.kernel_format("nvfp4", h100)[0] == "int4_weight"
+    assert roofline.kernel_format("nvfp4", b200) == ("nvfp4", b200.peak_flops_per_s["fp4"], 0.5625)
+    assert roofline.kernel_format("fp8_block", h100)[0] == "fp8_block"
+
+
+def test_arrays_agree_with_scalars_and_broadcast() -> None:
+    chip, cal = case("h100-sxm")
+    m, n = np.array([1.0, 7.0, 300.0]), np.array([[1024.0], [4096.0]])
+    both = roofline.gemm_s(m, n, 4096, "fp8", chip, cal)
+    assert both.shape == (2, 3)
+    for i in range(2):
+        for j in range(3):
+            assert both[i, j] == pytest.approx(float(roofline.gemm_s(m[j], n[i, 0], 4096, "fp8", chip, cal)), rel=1e-12)
+
+
+def test_draws_come_first_and_straddle_the_nominal_value() -> None:
+    chip, cal = case("h100-sxm")
+    drawn = cal.draws(400, seed=3)
+    times = roofline.attention_decode_s([1.0, 64.0, 512.0], [2048.0, 131072.0, 1e6], 32, 8, 128, 2, chip, drawn)
+    nominal = roofline.attention_decode_s([1.0, 64.0, 512.0], [2048.0, 131072.0, 1e6], 32, 8, 128, 2, chip, cal)
+    assert times.shape == (400, 3)
+    below = np.mean(times < nominal, axis=0)
+    assert np.all((below > 0.3) & (below < 0.7))
+
+
+@pytest.mark.parametrize("name", GPUS)
+@settings(max_examples=40, deadline=None)
+@given(batch=st.integers(1, 512), context=st.integers(1, 60000))
+def test_decode_attention_reads_its_cache_no_faster_than_memory_allows(name: str, batch: int, context: int) -> None:
+    chip, cal = case(name)
+    time_s = float(roofline.attention_decode_s(batch, batch * context, 32, 8, 128, 2, chip, cal))
+    assert time_s >= batch * context * 8 * 256 * 2 / chip.memory_bandwidth_bytes_per_s
+
+
+def test_longer_contexts_and_larger_batches_take_longer() -> None:
+    chip, cal = case("b200-hgx")
+    context = np.geomspace(1, 131072, 60)
+    assert np.all(np.diff(roofline.attention_decode_s(8, 8 * context, 32, 8, 128, 2, chip, cal)) >= 0)
+    batch = np.arange(1, 600.0)
+    assert np.all(np.diff(roofline.attention_decode_s(batch, batch * 900, 32, 8, 128, 2, chip, cal)) >= -1e-12)
+
+
+def test_half_the_cache_bytes_take_less_time_at_long_contexts() -> None:
+    chip, cal = case("h100-sxm")
+    wide = roofline.attention_decode_s(64, 64 * 16384, 32, 8, 128, 2, chip, cal)
+    narrow = roofline.attention_decode_s(64, 64 * 16384, 32, 8, 128, 1, chip, cal)
+    assert 0.45 < float(narrow / wide) < 0.65
+
+
+@pytest.mark.parametrize("name", GPUS)
+@settings(max_examples=40, deadline=None)
+@given(tokens=st.integers(1, 16384), history=st.integers(0, 65536))
+def test_prefill_attention_stays_below_the_peak_and_grows_with_history(name: str, tokens: int, history: int) -> None:
+    chip, cal = case(name)
+    pairs = tokens * history + tokens * (tokens + 1) / 2
+    time_s = float(roofline.attention_prefill_s(tokens, pairs, 32, 8, 128, 2, chip, cal))
+    assert time_s >= 2.0 * pairs * 32 * 256 / chip.peak_flops_per_s["bf16"]
+    assert time_s >= float(roofline.attention_prefill_s(tokens, tokens * (tokens + 1) / 2, 32, 8, 128, 2, chip, cal))
+
+
+def test_a_prompt_in_chunks_costs_about_the_same_attention_as_in_one_go() -> None:
+    chip, cal = case("h100-sxm")
+    whole = float(roofline.attention_prefill_s(16384, 16384 * 16385 / 2, 32, 8, 128, 2, chip, cal))
+    start = np.arange(0, 16384, 2048.0)
+    chunks = roofline.attention_prefill_s(2048, 2048 * start + 2048 * 2049 / 2, 32, 8, 128, 2, chip, cal)
+    assert float(chunks.sum()) == pytest.approx(whole, rel=0.25)
+
+
+def test_distinct_experts_follow_the_closed_form() -> None:
+    # E (1 - (1 - k/E)^m): 8 of 128, 16 tokens: 128 (1 - (15/16)^16) = 82.415
+    assert float(roofline.distinct_experts(16, 128, 8)) == pytest.approx(82.42, abs=0.01)
+    assert float(roofline.distinct_experts(1, 256, 8)) == pytest.approx(8.0)
+    assert float(roofline.distinct_experts(1e6, 8, 2)) == pytest.approx(8.0)
+
+
+def test_expert_parallel_ranks_share_the_expert_bytes() -> None:
+    chip, cal = case("h100-sxm", "trtllm")
+    alone = roofline.moe_s(64, 7168, 2048, 256, 8, "fp8_block", chip, cal)
+    eighth = roofline.moe_s(64, 7168, 2048, 256, 8, "fp8_block", chip, cal, local_experts=32)
+    assert 0.10 < float(eighth / alone) < 0.25
+    assert float(alone) >= float(roofline.distinct_experts(64, 256, 8)) * 3 * 7168 * 2048 / 3.35e12
+
+
+@pytest.mark.parametrize("heads", [16, 128])
+def test_latent_attention_in_absorbed_form_reads_one_cache_for_all_heads(heads: int) -> None:
+    chip, cal = case("h200-sxm", "trtllm")
+    long = float(roofline.mla_decode_s(32, 32 * 65536, heads, 512, 64, 2, chip, cal))
+    assert long >= 32 * 65536 * 576 * 2 / chip.memory_bandwidth_bytes_per_s
+    assert long < 3 * 32 * 65536 * 576 * 2 / chip.memory_bandwidth_bytes_per_s
+
+
+def test_small_kernels_cost_their_traffic_and_their_calls() -> None:
+    chip, cal = case("h100-sxm")
+    one = float(roofline.elementwise_s(0.0, chip, cal))
+    assert float(roofline.elementwise_s(0.0, chip, cal, calls=5)) == pytest.approx(5 * one)
+    moved = float(roofline.elementwise_s(1e9, chip, cal)) - one
+    assert moved == pytest.approx(1e9 / (cal.elementwise.memory_fraction * 3.35e12))
+    assert float(roofline.elementwise_s(1e9, chip, calibration("rule-of-thumb", chip))) == 0.0
