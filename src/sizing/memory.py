@@ -157,7 +157,9 @@ def memory_budget(
         raise InputError(f"memory_rule: {memory_rule!r} is not allowed; choose one of {', '.join(RULES)}")
     settings = deployment.settings
     the_engine = engine(settings.engine, settings.version)
-    defaults = the_engine.defaults(deployment.model, deployment.gpu, deployment.parallelism.tp)
+    defaults = the_engine.defaults(
+        deployment.model, deployment.gpu, deployment.parallelism.tp, settings.max_model_len
+    )
     utilization = settings.memory_utilization or defaults.memory_utilization
     budgets = [
         _rank_budget(rank, the_engine, deployment, defaults, utilization, memory_rule)

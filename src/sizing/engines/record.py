@@ -183,8 +183,8 @@ class Engine(ABC):
     version: Version = field(default_factory=Version)
 
     @abstractmethod
-    def defaults(self, model: Model, gpu: Gpu, tp: int = 1) -> Defaults:
-        """What the engine sets when it is not told."""
+    def defaults(self, model: Model, gpu: Gpu, tp: int = 1, max_model_len: int | None = None) -> Defaults:
+        """What the engine sets when it is not told; some of it follows the longest context asked for."""
 
     @abstractmethod
     def overhead(self, rank: Rank) -> Overhead:

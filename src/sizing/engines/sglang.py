@@ -15,6 +15,8 @@ from sizing.engines.record import GIB, Defaults, Engine, Overhead, Rank, registe
 
 #: What a process holds before it loads: driver context, and NCCL with several GPUs [GiB].
 CONTEXT_GIB = (0.6, 1.9)
+#: The same on ROCm; with several GPUs as on 8 MI308 in one public log (IS117).
+ROCM_CONTEXT_GIB = (1.0, 7.9)
 #: Tokens of the sliding-window pool for one of the full pool (``swa_full_tokens_ratio``).
 SWA_RATIO = 0.8
 #: Memory of recurrent states for one of the full cache (``mamba_full_memory_ratio``).
@@ -30,7 +32,7 @@ class Sglang(Engine):
 
     name: str = "sglang"
 
-    def defaults(self, model: Model, gpu: Gpu, tp: int = 1) -> Defaults:
+    def defaults(self, model: Model, gpu: Gpu, tp: int = 1, max_model_len: int | None = None) -> Defaults:
         """Static fraction by tensor-parallel size; chunked prefill of 8,192 tokens; pages of one token."""
         fraction = next(share for size, share in FRACTION if tp >= size)
         return Defaults(
@@ -38,7 +40,7 @@ class Sglang(Engine):
             max_num_seqs=256,
             max_num_batched_tokens=8192 if gpu.process_memory_bytes > 35 * GIB else 2048,
             block_size=1,
-            max_model_len=model.max_positions or 8192,
+            max_model_len=max_model_len or model.max_positions or 8192,
         )
 
     def overhead(self, rank: Rank) -> Overhead:
@@ -47,7 +49,7 @@ class Sglang(Engine):
             weights_extra_bytes=footprint.rotary_bytes(rank),
             activation_bytes=footprint.forward_bytes(rank) + footprint.sampler_bytes(rank, 14.0),
             cuda_graph_bytes=(0.6 + 0.02 * rank.depth) * GIB if rank.cuda_graphs else 0.0,
-            context_bytes=CONTEXT_GIB[rank.tp > 1] * GIB,
+            context_bytes=(ROCM_CONTEXT_GIB if rank.gpu.vendor == "AMD" else CONTEXT_GIB)[rank.tp > 1] * GIB,
         )
 
     def kv_bytes(self, rank: Rank, overhead: Overhead, utilization: float) -> float:

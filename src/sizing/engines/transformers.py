@@ -20,14 +20,14 @@ class Transformers(Engine):
 
     name: str = "transformers"
 
-    def defaults(self, model: Model, gpu: Gpu, tp: int = 1) -> Defaults:
+    def defaults(self, model: Model, gpu: Gpu, tp: int = 1, max_model_len: int | None = None) -> Defaults:
         """All of the memory; whole prompts; no blocks."""
         return Defaults(
             memory_utilization=1.0,
             max_num_seqs=256,
             max_num_batched_tokens=8192,
             block_size=1,
-            max_model_len=model.max_positions or 8192,
+            max_model_len=max_model_len or model.max_positions or 8192,
         )
 
     def overhead(self, rank: Rank) -> Overhead:

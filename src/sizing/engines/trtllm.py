@@ -24,14 +24,14 @@ class TrtLlm(Engine):
 
     name: str = "trtllm"
 
-    def defaults(self, model: Model, gpu: Gpu, tp: int = 1) -> Defaults:
+    def defaults(self, model: Model, gpu: Gpu, tp: int = 1, max_model_len: int | None = None) -> Defaults:
         """0.9 of what is free; 2,048 sequences, 8,192 tokens; blocks of 32."""
         return Defaults(
             memory_utilization=0.9,
             max_num_seqs=2048,
             max_num_batched_tokens=8192,
             block_size=32,
-            max_model_len=model.max_positions or 8192,
+            max_model_len=max_model_len or model.max_positions or 8192,
         )
 
     def overhead(self, rank: Rank) -> Overhead:

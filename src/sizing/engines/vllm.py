@@ -62,13 +62,13 @@ class Vllm(Engine):
             return self.version.legacy
         return self.number < (0, 8)
 
-    def defaults(self, model: Model, gpu: Gpu, tp: int = 1) -> Defaults:
+    def defaults(self, model: Model, gpu: Gpu, tp: int = 1, max_model_len: int | None = None) -> Defaults:
         """Utilisation 0.92 since 0.20, 0.9 before; 8,192 tokens and 1,024 sequences on cards of 70 GiB.
 
         Smaller cards and A100s get 2,048 tokens and 256 sequences; V1 before 0.9 gave 1,024 to all.
         """
         large = gpu.process_memory_bytes >= LARGE_CARD_BYTES and "a100" not in gpu.id
-        longest = model.max_positions or 8192
+        longest = max_model_len or model.max_positions or 8192
         if self.legacy:
             sequences, tokens = 256, max(2048, longest if longest <= 32768 else 2048)
         else:
