@@ -5,7 +5,6 @@ attention(tokens, pairs) + engine(batch, prefill)``. Under the ideal calibration
 roofline: all bytes over a share of the bandwidth or all operations over a share of the peak.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -21,8 +20,6 @@ from sizing.operations import Operation, Step, launches, operations, seconds, wo
 from sizing.steptable import StepTable
 
 Seconds = NDArray[np.float64]
-DENSE = 4096
-"""Array size above which token-only parts are computed once per distinct number of tokens. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,8 +140,17 @@ class StepModel:
         return Step(tokens=n + q, rows=n + s, batch=n, context=c, new=q, pairs=a, sequences=s)
 
     def _once_a_token_s(self, step: Step) -> Seconds:
-        """Parts that depend on the number of tokens, and of rows, alone. [s]"""
-        return _each_size(step.tokens, self.linear_s) + _each_size(step.rows, self.head_s)
+        """Parts that depend on the number of tokens, and of rows, alone, between knots. [s]"""
+        knots, linear, head = self._knots
+        return _between(step.tokens, knots, linear) + _between(step.rows, knots, head)
+
+    @cached_property
+    def _knots(self) -> tuple[Seconds, Seconds, Seconds]:
+        """Numbers of tokens, and the time of both parts at them, computed once."""
+        edges = np.concatenate([64.0 * np.arange(1, 9), 256.0 * np.arange(3, 17)])
+        even = [np.arange(1.0, 17.0), np.round(np.geomspace(17.0, 65536.0, 140))]
+        knots = np.unique(np.concatenate([*even, edges, edges + 1.0]))
+        return knots, self.linear_s(knots), self.head_s(knots)
 
     def linear_s(self, tokens: ArrayLike) -> Seconds:
         """Time of everything that depends on the tokens of a step alone. [s]
@@ -349,18 +355,14 @@ def _knots(most: float, count: int) -> Seconds:
     return np.unique(np.concatenate([[0.0], np.round(np.geomspace(1.0, most, count))]))
 
 
-def _each_size(sizes: Seconds, time_s: Callable[[Seconds], Seconds]) -> Seconds:
-    """A function of whole numbers over a large array, computed once for each number that occurs."""
-    if sizes.size < DENSE or sizes.max() > 5e6 or np.any(sizes != np.rint(sizes)):
-        return np.asarray(time_s(sizes))
-    index = sizes.astype(np.intp)
-    present = np.zeros(int(index.max()) + 1, dtype=bool)
-    present[index.ravel()] = True
-    values = np.flatnonzero(present)
-    at = np.zeros(len(present), dtype=np.intp)
-    at[values] = np.arange(len(values))
-    known = np.asarray(time_s(values.astype(float)))
-    return np.asarray(known[..., at[index]])
+def _between(sizes: Seconds, knots: Seconds, values: Seconds) -> Seconds:
+    """Values between knots by straight lines, zero where nothing runs; the last line goes on."""
+    if values.ndim == 1 and sizes.size > 1 and sizes.max() <= knots[-1]:
+        return np.where(sizes > 0, np.interp(sizes, knots, values), 0.0)
+    left = np.clip(np.searchsorted(knots, sizes, side="right") - 1, 0, len(knots) - 2)
+    share = np.maximum((sizes - knots[left]) / (knots[left + 1] - knots[left]), 0.0)
+    found = values[..., left] * (1.0 - share) + values[..., left + 1] * share
+    return np.where(sizes > 0, found, 0.0)
 
 
 def scaled(calibration: Calibration) -> Calibration:
@@ -377,7 +379,9 @@ def scaled(calibration: Calibration) -> Calibration:
         "compute_fraction": engine.compute_scale,
         "link_fraction": engine.link_scale,
     }
-    if calibration.ideal or all(np.all(np.asarray(x) == 1.0) for x in changes.values()):
+    shared = ("gather", "all_reduce", "dispatch", "combine", "dispatch_low", "combine_low", "point_to_point")
+    neutral = [*changes.values(), engine.fixed_scale]
+    if calibration.ideal or all(np.all(np.asarray(x) == 1.0) for x in neutral):
         return calibration
     families = {}
     for key, constants in calibration.families.items():
@@ -385,8 +389,8 @@ def scaled(calibration: Calibration) -> Calibration:
             families[key] = constants
             continue
         found = {n: getattr(constants, n) / s for n, s in changes.items() if hasattr(constants, n)}
-        if key in ("all_reduce", "gather", "dispatch", "combine", "dispatch_low", "combine_low", "point_to_point"):
-            found["fixed_s"] = constants.fixed_s * engine.link_scale
+        fixed = engine.link_scale if key in shared else engine.fixed_scale
+        found["fixed_s"] = constants.fixed_s * fixed
         families[key] = replace(constants, **found)
     return replace(calibration, families=families)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 CONSTANTS = (
     "step_s", "sequence_s", "prefill_step_s", "prefill_token_s", "first_token_s",
-    "memory_scale", "compute_scale", "link_scale", "scale", "launch_s", "cache_copies", "first_token_steps",
+    "memory_scale", "compute_scale", "link_scale", "fixed_scale", "scale", "launch_s", "cache_copies", "first_token_steps",
 )  # fmt: skip
 """Names that a table of ``data/engines.toml`` may give: value and spread (log-sigma)."""
 

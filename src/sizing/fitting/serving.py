@@ -56,8 +56,9 @@ PRIORS: Mapping[str, Prior] = {
     "memory_scale": Prior(value=1.0, spread=0.1, low=0.7, high=2.0),
     "compute_scale": Prior(value=1.0, spread=0.3, low=0.6, high=3.0),
     "link_scale": Prior(value=1.0, spread=0.5, low=0.3, high=3.0),
+    "fixed_scale": Prior(value=0.9, spread=0.3, low=0.0, high=1.5),
 }
-"""Constants that may be fitted, all of them the engine's: nine."""
+"""Constants that may be fitted, all of them the engine's: ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +137,7 @@ class Fitter:
         engine = known.engine_time
         key = (
             id(deployment),
-            *(float(np.asarray(getattr(engine, x))) for x in ("memory_scale", "compute_scale", "link_scale")),
+            *(float(np.asarray(getattr(engine, x))) for x in ("memory_scale", "compute_scale", "link_scale", "fixed_scale")),
         )
         if key not in self._kernels:
             made = step_model(deployment, known)

@@ -23,6 +23,7 @@ class _Layout:
     requested: str | None
     kv_bytes: float
     kv_format: str
+    native_fp4: bool
     tp: int
     pp: int
     dp: int
@@ -36,7 +37,8 @@ class _Layout:
 
     def format_of(self, linear: Linear) -> str:
         if self.requested is None:
-            return linear.format
+            native = self.native_fp4 and linear.format == "mxfp4"
+            return "mxfp4_a4" if native else linear.format
         sixteen = self.model.native_dtype if self.model.native_dtype in ("bf16", "fp16") else "bf16"
         return self.requested if linear.quantized else sixteen
 
@@ -45,7 +47,8 @@ def _layout(deployment: Deployment) -> _Layout:
     at, formats, model = deployment.parallelism, deployment.formats, deployment.model
     kv = formats.kv if formats.kv != "auto" else (model.checkpoint.kv or "bf16")
     return _Layout(
-        model=model, requested=formats.weights, kv_format=kv, kv_bytes=kv_format(kv).bytes_per_element,
+        model=model, requested=formats.weights, kv_format=kv,
+        native_fp4="fp4" in deployment.gpu.peak_flops_per_s, kv_bytes=kv_format(kv).bytes_per_element,
         tp=at.tp, pp=at.pp, dp=at.dp, ep=min(at.ep, at.tp * at.dp), cp=min(at.cp, at.tp),
     )  # fmt: skip
 

@@ -72,6 +72,7 @@ def predict_pools(
     curve = Curve(
         decoding=decoding, rate_per_s=rate, tpot_s=np.broadcast_to(tpot, rate.shape), start_s=start,
         active=takers * decoding + rate * start, full_step_s=np.broadcast_to(full_s / chunks, rate.shape),
+        decode_s=np.broadcast_to(tpot, rate.shape), stall_s=np.zeros_like(rate),
     )  # fmt: skip
     state: State = {"waiting": 0.0, "limited_by": "load", "kv_short": False}
     if isinstance(load, OpenLoop) and np.isfinite(load.request_rate_per_s):
