@@ -8,7 +8,7 @@ from sizing.architecture.traits import Traits
 
 POSITIONS = (
     "max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "max_seq_len", "model_max_length",
-    "n_ctx",
+    "n_ctx", "max_target_positions",
 )  # fmt: skip
 
 

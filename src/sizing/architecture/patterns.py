@@ -7,7 +7,7 @@ from sizing.architecture.kinds.moe import experts_of
 from sizing.architecture.traits import Traits
 from sizing.errors import InputError
 
-LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers", "num_decoder_layers")
+LAYERS = ("decoder_layers", "num_decoder_layers", "num_hidden_layers", "n_layer", "n_layers", "num_layers")
 
 #: Names in ``layer_types`` and their kin -> ``attention``, ``sliding``, ``chunked``, ``linear``, ``compressed``
 #: or, for models that count blocks, ``moe`` and ``dense``.
@@ -29,7 +29,8 @@ LETTERS = {"M": "linear", "*": "attention", "-": "dense", "E": "moe", "G": "line
 def layer_count(config: Config) -> int:
     """How many layers, or blocks where the config counts blocks."""
     if config.has(*LAYERS):
-        return config.integer(*LAYERS, kind="layers", low=1)
+        halves = 2 if config.has("zero_expert_num") else 1  # LongCat: two attentions and feed-forwards a layer
+        return halves * config.integer(*LAYERS, kind="layers", low=1)
     for key in ("hybrid_override_pattern", "layers_block_type", "layer_types", "block_configs"):
         value = config.get(key)
         if isinstance(value, str | list) and value:
@@ -209,6 +210,8 @@ def feed_forward_kind(config: Config, traits: Traits, index: int) -> str:
         return "none"
     if not experts_of(config, index):
         return "dense"
+    if config.has("zero_expert_num"):
+        return "dense" if index % 2 else "moe"
     return "moe" if routes(config, traits, index) else "dense"
 
 

@@ -12,8 +12,8 @@ from sizing.architecture.model import Tower
 Family = Callable[[Config, Config, int], int]
 
 WIDTH = ("embed_dim", "hidden_size", "vt_hidden_size", "width", "d_model", "n_embd")
-DEPTH = ("depth", "num_hidden_layers", "vt_num_hidden_layers", "layers", "num_layers", "encoder_layers")
-INNER = ("intermediate_size", "vt_intermediate_size", "encoder_ffn_dim")
+DEPTH = ("depth", "encoder_layers", "num_hidden_layers", "vt_num_hidden_layers", "layers", "num_layers")
+INNER = ("encoder_ffn_dim", "intermediate_size", "vt_intermediate_size")
 #: Llama 4's tower as its checkpoints ship it: 34 layers, 1408 wide (published total less the text model).
 LLAMA4_TOWER = 871_932_416
 
@@ -72,6 +72,8 @@ def _qwen(vision: Config, top: Config, text: int) -> int:
     width, inner, depth = _shape(vision)
     newer = vision.has("fullatt_block_indexes", "window_size")
     out = vision.integer("out_hidden_size", default=text) if newer else text
+    if vision.has("embed_dim"):  # Qwen2-VL: the tower's hidden_size is the width it ends in
+        out = vision.integer("hidden_size", default=text)
     merged = width * vision.integer("spatial_merge_size", default=2, kind="small") ** 2
     body = blocks(width, inner, depth, gated=newer, norm=2 if newer else 4)
     merger = width * (1 if newer else 2) + merged * merged + merged + merged * out + out
@@ -200,6 +202,13 @@ def _mllama(vision: Config, top: Config, text: int) -> int:
     return body + vision.integer("vision_output_dim", default=7680) * text + text
 
 
+def _cohere(vision: Config, top: Config, text: int) -> int:
+    """SigLIP and a gated projection of shuffled pixels (Aya Vision, Command A Vision)."""
+    merged = _shape(vision)[0] * top.integer("downsample_factor", default=2, kind="small") ** 2
+    inner = top.integer("alignment_intermediate_size", default=36_864, kind="intermediate")
+    return _siglip_body(vision) + merged * inner + inner + inner // 2 * text + text
+
+
 def _plain(vision: Config, top: Config, text: int) -> int:
     """A plain vision transformer and a two-layer projector."""
     width, inner, depth = _shape(vision)
@@ -213,7 +222,7 @@ FAMILIES: tuple[tuple[str, Family], ...] = (
     ("qwen2_5_omni", _qwen), ("qwen3_omni", _qwen3), ("gemma4", _gemma4), ("gemma3", _gemma3),
     ("paligemma", _paligemma), ("idefics3", _idefics), ("smolvlm", _idefics), ("pixtral", _pixtral),
     ("kimi", _moonvit), ("moonvit", _moonvit), ("internvl", _internvl), ("intern_vit", _internvl),
-    ("mllama", _mllama), ("glm4v", _glm4v), ("glm46v", _glm4v), ("llava", _clip), ("clip", _clip),
+    ("mllama", _mllama), ("cohere2_vision", _cohere), ("glm4v", _glm4v), ("glm46v", _glm4v), ("llava", _clip), ("clip", _clip),
 )  # fmt: skip
 
 
@@ -237,6 +246,8 @@ def towers_of(top: Config, text_hidden: int, architecture: str) -> tuple[Tower, 
         note = "vision_config is absent: the tower of the published checkpoints, 34 layers, 1408 wide"
         top.warn(note)
         found.append(Tower(name="vision", parameters=LLAMA4_TOWER, hidden_size=1408, layers=34, note=note))
+    if top.has("encoder_layers", "encoder_ffn_dim") and top.has("decoder_layers"):
+        found.append(_encoder(top))
     audio = top.level("audio_config", "audio_encoder_config", "speech_config")
     if audio is not None and audio.raw:
         found.append(_sound(audio, top, text_hidden))
@@ -257,10 +268,57 @@ def _tower(vision: Config, top: Config, text: int) -> Tower:
     return Tower(name="vision", parameters=_plain(vision, top, text), hidden_size=width, layers=depth, note=note)
 
 
+def _encoder(top: Config) -> Tower:
+    """The encoder of an encoder-decoder model."""
+    width, _, depth = _shape(top)
+    if top.text("model_type") == "whisper" or top.has("num_mel_bins"):
+        parameters = whisper_encoder(top, positions=True)
+    else:
+        inner = top.integer("encoder_ffn_dim", default=4 * width, kind="intermediate")
+        places = top.integer("max_position_embeddings", default=1024, kind="positions") + 2
+        parameters = blocks(width, inner, depth, gated=False) + places * width + 2 * width
+    return Tower(name="encoder", parameters=parameters, hidden_size=width, layers=depth)
+
+
 def _sound(audio: Config, top: Config, text: int) -> Tower:
     width, inner, depth = _shape(audio)
-    note = f"audio encoder of type {audio.text('model_type')!r} is counted as a plain transformer with a projector"
-    top.warn(note)
-    mels = audio.integer("num_mel_bins", default=128, kind="small")
-    parameters = blocks(width, inner, depth, gated=False) + 3 * width * (mels + width) + width * text
+    kind = audio.text("model_type")
+    if "gemma4" in kind:
+        return Tower(name="audio", parameters=_conformer(audio, text), hidden_size=width, layers=depth)
+    whisper = any(word in kind for word in ("qwen2_audio", "whisper", "voxtral", "qwen2_5_omni"))
+    note = "" if whisper else f"audio encoder of type {kind!r} is counted as Whisper's with one projection"
+    if note:
+        top.warn(note)
+    parameters = whisper_encoder(audio, positions=True) + width * text + text
     return Tower(name="audio", parameters=parameters, hidden_size=width, layers=depth, note=note)
+
+
+def whisper_encoder(audio: Config, *, positions: bool) -> int:
+    """Elements of Whisper's encoder (Radford et al. 2022): two convolutions and a plain transformer. [element]
+
+    Parameters
+    ----------
+    audio
+        The level that sizes it.
+    positions
+        Whether its position table counts.
+    """
+    width, inner, depth = _shape(audio)
+    mels = audio.integer("num_mel_bins", "n_mels", default=80, kind="small")
+    front = 3 * width * (mels + width) + 2 * width
+    table = audio.integer("max_source_positions", default=1500, kind="positions") * width if positions else 0
+    return front + table + blocks(width, inner, depth, gated=False, attention_bias=3) + 2 * width
+
+
+def _conformer(audio: Config, text: int) -> int:
+    """Gemma 4's audio encoder: two feed-forwards, attention and a convolution a block (Gulati et al. 2020)."""
+    width, _, depth = _shape(audio)
+    heads = audio.integer("num_attention_heads", default=8, kind="heads")
+    kernel = audio.integer("conv_kernel_size", default=5, kind="small")
+    channels = audio.items("subsampling_conv_channels") or [128, 32]
+    sizes = [Config({"c": channel}).integer("c", kind="small") for channel in channels[:2]]
+    first, second = sizes if len(sizes) == 2 else (128, 32)
+    block = 16 * width * width + 5 * width * width + 3 * width * width + width * (kernel + 9) + width // heads
+    out = audio.integer("output_proj_dims", default=1536)
+    front = 9 * first + first + 9 * first * second + second + second * 32 * width
+    return depth * block + front + width * out + out + out * text

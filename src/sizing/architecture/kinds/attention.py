@@ -9,7 +9,7 @@ from sizing.architecture.traits import Traits
 from sizing.errors import InputError
 
 HEADS = (
-    "num_attention_heads", "n_head", "n_heads", "num_heads", "attn_heads", "decoder_attention_heads", "num_q_heads",
+    "decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "num_heads", "attn_heads", "num_q_heads",
 )  # fmt: skip
 KV_HEADS = (
     "num_key_value_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "num_query_groups", "kv_n_heads",
@@ -225,6 +225,21 @@ def cross_attention(config: Config, traits: Traits, index: int) -> Mixer:
     mixer = grouped_query(config, traits, sizes, "cross", None)
     config.warn("cross-attention layers cache an image's keys and values; they are not in the bytes of a text token")
     return replace(mixer, other_parameters=2 * sizes.head_dim + 2, kv_elements_per_token=0)
+
+
+@mixers.register("decoder_with_encoder")
+def attention_to_an_encoder(config: Config, traits: Traits, index: int) -> Mixer:
+    """Attention to earlier tokens, then to an encoder's output, which is cached once a sequence (Whisper, BART)."""
+    sizes = heads_of(config, index)
+    own = grouped_query(config, traits, sizes, "attention", None)
+    crossed = tuple(replace(linear, name=linear.name.replace("self_attn", "encoder_attn")) for linear in own.linears)
+    keyless = 2 * hidden_size(config) if config.text("model_type") == "whisper" else 0  # no bias on keys
+    linears = tuple(
+        replace(linear, bias_elements=0) if keyless and linear.name.endswith("k_proj") else linear
+        for linear in (*own.linears, *crossed)
+    )
+    source = config.integer("max_source_positions", default=0, low=0, kind="positions")
+    return replace(own, linears=linears, conv_elements=source * int(own.kv_elements_per_token))
 
 
 @mixers.register("encoder")

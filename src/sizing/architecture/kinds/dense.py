@@ -15,7 +15,7 @@ FOUR_TIMES = frozenset(
 )
 #: Types whose ``intermediate_size`` counts gate and up together.
 HALVED = frozenset({"recurrent_gemma"})
-INTERMEDIATE = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "d_ff", "inner_hidden_size", "d_inner")
+INTERMEDIATE = ("decoder_ffn_dim", "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "d_ff", "inner_hidden_size", "d_inner")
 
 
 def intermediate_size(config: Config, index: int) -> int:

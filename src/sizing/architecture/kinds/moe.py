@@ -69,12 +69,13 @@ def mixture(config: Config, traits: Traits, index: int) -> FeedForward:
         config.warn(f"top-k {top_k} of {experts} experts: taken as {experts}")
         top_k = experts
     hidden = hidden_size(config)
+    idle = config.integer("zero_expert_num", default=0, low=0, kind="experts")  # experts that do nothing (LongCat)
     latent = config.integer("moe_latent_size", "routed_expert_hidden_size", default=0, low=0)
     linears = [
         Linear(
             name="mlp.gate",
             inputs=hidden,
-            outputs=experts,
+            outputs=experts + idle,
             bias_elements=experts * traits.router_bias,
             shard="replicated",
             quantized=False,
@@ -100,14 +101,14 @@ def mixture(config: Config, traits: Traits, index: int) -> FeedForward:
                     role="router",
                 )
             )
-    if traits.beside:
+    if traits.beside or idle:
         linears += dense_linears(
             hidden, dense_width(config, index), gated=traits.gated, bias=on(config, traits.mlp_bias)
         )
     return FeedForward(
         kind="moe",
         linears=tuple(linears),
-        other_parameters=4 * hidden + experts if traits.beside else 0,
+        other_parameters=4 * hidden + experts if config.flag("enable_moe_block") else 0,
         experts=experts,
         top_k=top_k,
         shared_experts=number if width else 0,
