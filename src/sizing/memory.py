@@ -157,9 +157,7 @@ def memory_budget(
         raise InputError(f"memory_rule: {memory_rule!r} is not allowed; choose one of {', '.join(RULES)}")
     settings = deployment.settings
     the_engine = engine(settings.engine, settings.version)
-    defaults = the_engine.defaults(
-        deployment.model, deployment.gpu, deployment.parallelism.tp, settings.max_model_len
-    )
+    defaults = the_engine.defaults(deployment.model, deployment.gpu, deployment.parallelism.tp, settings.max_model_len)
     utilization = settings.memory_utilization or defaults.memory_utilization
     budgets = [
         _rank_budget(rank, the_engine, deployment, defaults, utilization, memory_rule)
@@ -316,7 +314,7 @@ def _overhead(the_engine: Engine, rank: Rank) -> Overhead:
     """What the engine takes, remembered for GPUs and settings that give the same."""
     key = (
         "overhead", the_engine.name, the_engine.version.text, rank.gpu.id, rank.tp, rank.pp, rank.ep, rank.dp,
-        rank.first, rank.last, rank.depth, rank.weights, rank.kv, rank.max_num_seqs, rank.max_num_batched_tokens,
+        rank.first, rank.last, rank.depth, rank.weights_bytes, rank.weights, rank.kv, rank.max_num_seqs, rank.max_num_batched_tokens,
         rank.max_model_len, rank.cuda_graphs,
     )  # fmt: skip
     found: Overhead = _remembered(rank.model, key, lambda: the_engine.overhead(rank))
