@@ -18,10 +18,16 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "sizing.workload": ("Slo", "Workload", "read_trace"),
     "sizing.deployment": ("Deployment", "EngineSettings", "NumberFormats", "Parallelism"),
     "sizing.calibration": ("Calibration", "rule_of_thumb"),
+    "sizing.queueing": (
+        "allen_cunneen_s", "erlang_b", "erlang_c", "hayward_s", "in_flight_quantile", "kingman_s", "peakedness",
+        "pollaczek_khinchine_s", "processor_sharing_s", "wait_quantile_s", "wait_s",
+    ),
     "sizing.memory": ("MemoryBudget", "memory_budget"),
     "sizing.steptime": ("StepModel", "step_model"),
     "sizing.batching": ("Batch", "largest_batch"),
     "sizing.replica.colocated": ("Load", "ReplicaCapacity", "load_at_rate", "replica_capacity"),
+    "sizing.replica.loads": ("ClosedLoop", "Estimate", "Lengths", "Offline", "OpenLoop", "Room", "Run"),
+    "sizing.replica.run": ("predict_run",),
     "sizing.replica.transfer": ("exposed_transfer_s", "transfer_s"),
     "sizing.fleet": (
         "Fleet", "Rollout", "Spares", "Targets", "additive_replicas", "at_least_up", "availability",
