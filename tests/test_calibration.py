@@ -120,7 +120,17 @@ def test_a_file_goes_on_top_of_the_measured_constants(tmp_path: Path) -> None:
     assert mine.gemm("bf16").fixed_s == shipped.gemm("bf16").fixed_s
     assert mine.families["attention_decode"] == shipped.families["attention_decode"]
     assert calibration(path, chip, "trtllm").families == calibration("measured", chip, "trtllm").families
-    assert "made for h100-sxm" in calibration(path, gpu("b200-hgx"), "vllm").notes[-1]
+
+
+def test_a_file_holds_for_the_gpu_that_it_names_or_for_all(tmp_path: Path) -> None:
+    body, b200 = "[vllm.gemm]\nmemory_fraction = 0.6\n", gpu("b200-hgx")
+    named, general = tmp_path / "named.toml", tmp_path / "general.toml"
+    named.write_text(f'gpu = "h100-sxm"\n{body}')
+    general.write_text(body)
+    kept = calibration(named, b200, "vllm")
+    assert kept.families == calibration("measured", b200, "vllm").families
+    assert "is for h100-sxm" in kept.notes[-1]
+    assert calibration(general, b200, "vllm").gemm("bf16").memory_fraction == 0.6
 
 
 def test_what_is_written_is_what_is_read() -> None:

@@ -184,7 +184,7 @@ def calibration(name: str | Path, gpu: Gpu, engine: str = "vllm") -> Calibration
     ----------
     name
         ``measured``, ``rule-of-thumb`` or the path of a TOML file; a file's constants go on top of the
-        measured ones.
+        measured ones, for the GPU that it names or, if it names none, for every GPU.
     gpu
         The accelerator; one without measurements gets its class's constants, marked ``assumed``.
     engine
@@ -219,11 +219,10 @@ def _of_file(path: Path, gpu: Gpu, engine: str) -> Calibration:
         raise CalibrationError(f"{path}: can't be read as text: {problem}") from None
     meant, tables = read_tables(text, str(path))
     base = calibration("measured", gpu, engine)
-    notes = base.notes
     if meant and meant != gpu.id:
-        notes = (*notes, f"{path.name} was made for {meant}; its constants are used for {gpu.id}")
-    made = applied(base, tables, engine)
-    return replace(made, name=path.name, notes=notes)
+        note = f"{path.name} is for {meant}; {gpu.id} keeps the shipped constants"
+        return replace(base, name=path.name, notes=(*base.notes, note))
+    return replace(applied(base, tables, engine), name=path.name)
 
 
 def kernels_of(engine: str) -> str:

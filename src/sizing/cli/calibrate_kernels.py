@@ -23,7 +23,8 @@ def command(
 ) -> None:
     """Fit efficiency constants to measured kernels and print old values and errors beside new ones."""
     from sizing.cli.output import emit, progress
-    from sizing.fitting.kernels import calibration_text, constant_rows, fit_kernels, fit_notes, fit_rows, of_gpus
+    from sizing.fitting.kernel_report import calibration_text, constant_rows, fit_notes, fit_rows, of_gpus
+    from sizing.fitting.kernels import fit_kernels
     from sizing.reports.tabular import render_rows
     from sizing.validation.kernels import kernel_tables
 

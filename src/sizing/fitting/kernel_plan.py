@@ -140,7 +140,8 @@ PLANS = (
         for table, instead in (("mla_prefill", ()), ("mla_prefill_module", ("mla_prefill",)))
     ),
     *(
-        Plan(families=(name,), operations=(name,), shared=("fixed_s", "link_fraction"), optional=("smoothness", "growth"))
+        Plan(families=(name,), operations=(name,), shared=("fixed_s", "link_fraction"),
+             optional=("smoothness", "growth"))
         for name in ("all_reduce", "gather")
     ),
     *(

@@ -67,7 +67,7 @@ def _suspect_decode(table: KernelTable, gpu: Gpu) -> Mask:
         return _none(table)
     s = table.sizes
     large = 256.0 * s["batch"] * s["length"] * s["kv_heads"] * s["kv_bytes"] > 2.0 * (gpu.l2_bytes or 0.0)
-    broken = np.sum(_above_bandwidth(table, gpu)) > 0.02 * max(np.sum(large), 1)
+    broken = int(np.sum(_above_bandwidth(table, gpu))) > 0.02 * max(int(np.sum(large)), 1)
     return large if broken else _none(table)
 
 
