@@ -98,7 +98,10 @@ def _operations(found: list[tuple[str, float, str]], what: str, most: int = 8) -
     shown = [f"{name}: {time_s * 1e3:.3f} ms, bound by {bound}" for name, time_s, bound in found[:most]]
     rest = sum(time_s for _, time_s, _ in found[most:])
     total = sum(time_s for _, time_s, _ in found)
-    return [*shown, f"{what} = sum of these + {rest * 1e3:.3f} ms of {len(found[most:])} smaller = {total * 1e3:.3f} ms"]
+    return [
+        *shown,
+        f"{what} = sum of these + {rest * 1e3:.3f} ms of {len(found[most:])} smaller = {total * 1e3:.3f} ms",
+    ]
 
 
 def _prefill(plan: Plan, e: Evaluation) -> list[str]:
@@ -114,16 +117,24 @@ def _replica(plan: Plan, e: Evaluation) -> list[str]:
         f"decode seconds of one request = output x step / batch = {osl:,.0f} x {batch.step_s * 1e3:.3f} ms / "
         f"{batch.max_requests:,.1f} = {replica.decode_gpu_s * 1e3:.3f} ms",
     ]
+    added = (
+        f"1 / (prefill + decode) = 1 / ({replica.prefill_s * 1e3:.3f} ms + {replica.decode_gpu_s * 1e3:.3f} ms) = "
+        f"{1.0 / (replica.prefill_s + replica.decode_gpu_s):.3f}/s"
+    )
     if replica.method == "additive":
-        lines.append(
-            f"requests a second of one replica = 1 / (prefill + decode) = 1 / ({replica.prefill_s * 1e3:.3f} ms + "
-            f"{replica.decode_gpu_s * 1e3:.3f} ms) = {replica.request_rate_per_s:.3f}/s"
-        )
-    else:
+        lines.append(f"requests a second of one replica = {added}")
+    elif replica.method == "time-share":
         lines.append(
             f"requests a second of one replica within TTFT and TPOT = {replica.request_rate_per_s:.3f}/s; its queue "
             f"grows without end from {replica.saturated_rate_per_s:.3f}/s"
         )
+    else:
+        lines += [
+            f"to hold against the next line, the plain sum: {added}",
+            f"requests a second of one replica within TTFT and TPOT, prompts and answers sharing steps = "
+            f"{replica.request_rate_per_s:.3f}/s (TPOT = step / (1 - share of prefill), rate = decoding / ((output - 1) "
+            f"x TPOT))",
+        ]
     return [*lines, f"limited by {replica.limited_by}"]
 
 
