@@ -141,6 +141,8 @@ def open_bench(device: str, *, toy: bool, limits: Limits | None = None, disk: Pa
     if where.type == "cuda":
         where = torch.device("cuda", where.index or 0)
         torch.cuda.set_device(where)
+    elif toy:
+        torch.set_num_threads(1)  # toy sizes gain nothing from more
     return Bench(
         device=where,
         limits=limits or (TOY_LIMITS if toy else Limits()),

@@ -94,7 +94,7 @@ def measure_case(case: Case, bench: Bench) -> dict[str, Any]:
         time.sleep(0.0 if bench.toy else RETRY_WAIT_S)
         with Outlook(bench) as outlook:
             found = _attempt(case, bench)
-    if found["outcome"] != "measured" or case.kernel.startswith(LARGE) or bench.crowded:
+    if bench.cuda and (found["outcome"] != "measured" or case.kernel.startswith(LARGE) or bench.crowded):
         gc.collect()
         _release(bench)
     return {

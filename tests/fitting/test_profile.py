@@ -15,7 +15,8 @@ from sizing.calibration import calibration
 from sizing.catalog import gpu
 from sizing.cli import run
 from sizing.errors import CalibrationError, UnknownFile
-from sizing.fitting.profile import calibrate_profile, profile_text
+from sizing.fitting.profile import calibrate_profile
+from sizing.fitting.profile_report import profile_text
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,9 @@ def test_few_bad_cases_are_left_out_and_named(made_up, tmp_path):
     cases = [r for r in made_up if r["kernel"] == "gemm.bf16"]
     hot = record("hot", "gemm.bf16", {"m": 3, "n": 4096, "k": 4096}, 1.0, throttle=["hw_thermal_slowdown"])
     loose = record("loose", "gemm.bf16", {"m": 5, "n": 4096, "k": 4096}, 1.0, scatter=0.4)
-    path = write_profile(tmp_path / "p.jsonl", [*cases, hot, loose, {**hot, "key": "oom", "outcome": "oom", "samples": {}}])
+    path = write_profile(
+        tmp_path / "p.jsonl", [*cases, hot, loose, {**hot, "key": "oom", "outcome": "oom", "samples": {}}]
+    )
     fit, notes = calibrate_profile(path, None, "vllm", "measured")
     assert "left out: 1 throttled, 1 unsteady, 1 oom" in notes
     assert fit.families[0].cases == len({json.dumps(c["shape"], sort_keys=True) for c in cases})
@@ -106,8 +109,16 @@ GOOD = [record(f"ok {i}", "gemm.bf16", {**SHAPE, "m": 2**i}, 1e-4) for i in rang
 @pytest.mark.parametrize(
     ("results", "options", "reason"),
     [
-        ([record(f"t{i}", "gemm.bf16", SHAPE, 1e-3, throttle=["hw_slowdown"]) for i in range(4)], {}, "the GPU throttled in 100%"),
-        ([record(f"s{i}", "gemm.bf16", SHAPE, 1e-3, scatter=0.3) for i in range(4)], {}, "samples scatter by over 10 % in"),
+        (
+            [record(f"t{i}", "gemm.bf16", SHAPE, 1e-3, throttle=["hw_slowdown"]) for i in range(4)],
+            {},
+            "the GPU throttled in 100%",
+        ),
+        (
+            [record(f"s{i}", "gemm.bf16", SHAPE, 1e-3, scatter=0.3) for i in range(4)],
+            {},
+            "samples scatter by over 10 % in",
+        ),
         ([*GOOD, record("fast", "gemm.bf16", SHAPE, 1e-4, flops=2 * 4096**3)], {}, "above the peak of h100-sxm"),
         ([*GOOD, record("read", "copy.hbm", {"bytes": 1}, 1e-4, moved=4e8)], {}, "above the peak of h100-sxm"),
         ([*GOOD, *({**r, "outcome": "wrong"} for r in GOOD[:2])], {}, "2 cases computed a wrong result"),

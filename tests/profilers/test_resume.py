@@ -11,7 +11,10 @@ from profilers.__main__ import main, seconds
 from profilers.measurements import MeasurementFile, read_measurements, whole_lines
 from profilers.shapes import BadInput
 
-HEADER = {"environment": {"device": {"name": "x"}, "driver": "1", "libraries": {}, "cuda": None, "toy": True}, "plan": {}}
+HEADER = {
+    "environment": {"device": {"name": "x"}, "driver": "1", "libraries": {}, "cuda": None, "toy": True},
+    "plan": {},
+}
 ONLY = ["--only", "copy", "--only", "gemm", "--only", "elementwise", "--only", "sampling"]
 
 
@@ -29,7 +32,7 @@ def test_killed_session_is_carried_on_without_losing_or_repeating_a_result(tmp_p
     process.wait()
     assert not out.exists()
     kept, good = whole_lines(partial.read_bytes())
-    assert 4 <= len(kept)
+    assert len(kept) >= 4
     with partial.open("ab") as file:
         file.write(b'{"record":"result","key":"torn')  # the line that was being written
     assert main(words) == 0
@@ -136,14 +139,16 @@ def test_failing_kernel_is_noted_and_the_session_goes_on(tmp_path, monkeypatch):
 
 
 def test_wrong_result_is_noted_as_wrong(tmp_path, monkeypatch):
+    from profilers import kernel as registry
     from profilers.bench import open_bench
     from profilers.kernel import Case, Kernel, Work
-    from profilers import kernel as registry
     from profilers.session import measure_case
 
     work = Work(
         calls=[lambda: None], check=lambda: 0.5, tolerance=0.01, flops=1.0, moved_bytes=1.0, implementation="off"
     )
-    monkeypatch.setitem(registry._KERNELS, "fake.off", Kernel(name="fake.off", cases=lambda p: [], build=lambda c, b: work))
+    monkeypatch.setitem(
+        registry._KERNELS, "fake.off", Kernel(name="fake.off", cases=lambda p: [], build=lambda c, b: work)
+    )
     found = measure_case(Case(kernel="fake.off", shape={}), open_bench("cpu", toy=True))
     assert (found["outcome"], found["reason"]) == ("wrong", "error 0.5 of the largest value; 0.01 is allowed")

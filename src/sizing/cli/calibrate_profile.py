@@ -12,13 +12,16 @@ def command(
         str | None, typer.Option(help="Accelerator in the catalogue; told by the driver's name if left out.")
     ] = None,
     engine: Annotated[str, typer.Option(help="Whose constants the fit begins from.")] = "vllm",
-    calibration: Annotated[str, typer.Option(help="Constants that the fit begins from: measured, or a file.")] = "measured",
+    calibration: Annotated[
+        str, typer.Option(help="Constants that the fit begins from: measured, or a file.")
+    ] = "measured",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a calibration for --calibration.")] = None,
     format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
 ) -> None:
     """Fit the kernels' constants to a profile and write them for --calibration."""
     from sizing.cli.output import emit
-    from sizing.fitting.profile import calibrate_profile, family_rows, profile_text, step_rows
+    from sizing.fitting.profile import calibrate_profile
+    from sizing.fitting.profile_report import achieved_rows, family_rows, profile_text, step_rows
     from sizing.reports.tabular import render_rows
 
     fit, notes = calibrate_profile(file, gpu, engine, calibration)
@@ -29,5 +32,7 @@ def command(
         notes = (*notes, "not kept: give --out FILE to write a calibration for --calibration")
     title = f"Constants of {fit.calibration.gpu} from {file.name}, old against new"
     emit(render_rows(family_rows(fit), format=format, title=title, notes=notes))
+    if format in ("table", "md"):
+        emit("\n" + render_rows(achieved_rows(fit), format=format, title="Achieved, and measured over expected time"))
     if format in ("table", "md") and fit.steps:
         emit("\n" + render_rows(step_rows(fit), format=format, title="Whole decoder steps, predicted over measured"))

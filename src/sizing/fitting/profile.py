@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sizing.calibration import BOUNDS, Calibration, Evidence
 from sizing.catalog import Gpu
 from sizing.errors import CalibrationError
-from sizing.fitting.profile_file import Case, Profile
+from sizing.fitting.profile_file import Case, Profile, peak_flops_per_s
 from sizing.fitting.profile_kernels import Columns, columns, family, predict, quantising_s
 
 Floats = NDArray[np.float64]
@@ -81,6 +81,10 @@ class FamilyFit:
         Log-sigma of measured over predicted time, robust. [1]
     kept
         Constants that the profile says nothing about.
+    ratio
+        Measured time over that of the constants before: 10th percentile, median, 90th. [1]
+    compute_share, memory_share
+        Highest share of the dense peak and of the HBM bandwidth that a case reached. [1]
     """
 
     family: str
@@ -90,6 +94,9 @@ class FamilyFit:
     error_new: float
     residual: float
     kept: tuple[str, ...]
+    ratio: tuple[float, float, float]
+    compute_share: float
+    memory_share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +223,11 @@ def _fit_family(
         error_new=float(np.median(np.abs(np.expm1(off_new)))),
         residual=residual,
         kept=tuple(n for n in free if n not in known),
+        ratio=tuple(float(q) for q in np.exp(np.percentile(-off_old, [10, 50, 90]))),  # type: ignore[arg-type]
+        compute_share=max(c.flops / c.time_s for c in cases) / peak_flops_per_s(cases[0].kernel, gpu),
+        memory_share=max(c.moved_bytes / c.time_s for c in cases if c.cold) / gpu.memory_bandwidth_bytes_per_s
+        if any(c.cold for c in cases)
+        else 0.0,
     )
     return fit, _with_evidence(new, fit, profile)
 
@@ -313,73 +325,6 @@ def _step_s(case: Case, gpu: Gpu, cal: Calibration) -> float:
             seconds = predict(name, columns(name, [kernel], [shape]), gpu, cal)
             total += float(operation["count"]) * float(np.asarray(seconds).reshape(-1)[0])
     return total
-
-
-def family_rows(fit: ProfileFit) -> list[dict[str, object]]:
-    """Old against new, a row a constant, a family's errors at its first."""
-    rows: list[dict[str, object]] = []
-    for part in fit.families:
-        for i, c in enumerate(part.constants):
-            rows.append(
-                {
-                    "family": part.family if i == 0 else "",
-                    "cases": part.cases if i == 0 else None,
-                    "error before": f"{part.error_old:.1%}" if i == 0 else "",
-                    "after": f"{part.error_new:.1%}" if i == 0 else "",
-                    "constant": c.name,
-                    "old": c.old,
-                    "new": c.new,
-                    "spread": f"{c.spread:.1%}",
-                    "unit": BOUNDS[c.name].unit,
-                }
-            )
-    return rows
-
-
-def step_rows(fit: ProfileFit) -> list[dict[str, object]]:
-    """Whole steps, measured and predicted."""
-    return [
-        {
-            "model": f"{s.model} ({s.layers} layers)",
-            "step": s.step,
-            "run": s.mode,
-            "measured ms": 1e3 * s.measured_s,
-            "old": f"{s.old_s / s.measured_s - 1:+.1%}",
-            "new": f"{s.new_s / s.measured_s - 1:+.1%}",
-        }
-        for s in fit.steps
-    ]
-
-
-def profile_text(fit: ProfileFit, base: str) -> str:
-    """TOML of the fitted constants, for ``--calibration``; they hold for every engine.
-
-    Parameters
-    ----------
-    fit
-        The fit.
-    base
-        Calibration that it began from; the other tables of a file are kept.
-    """
-    from sizing.calibration import NAMED, Table, read_tables, write_tables
-
-    tables: dict[str, dict[str, Table]] = {}
-    if base not in NAMED:
-        _, held = read_tables(Path(base).expanduser().read_text(encoding="utf-8"), base)
-        tables = {name: dict(of_engine) for name, of_engine in held.items()}
-    for part in fit.families:
-        constants, evidence = fit.calibration.families[part.family], fit.calibration.evidence[part.family]
-        for of_engine in tables.values():
-            of_engine.pop(part.family, None)
-        values = {item.name: float(np.asarray(getattr(constants, item.name))) for item in fields(constants)}
-        tables.setdefault("any", {})[part.family] = Table(
-            values=values,
-            spreads={name: min(evidence.spreads.get(name, 0.0), 3.0) for name in values},
-            notes={"basis": evidence.basis, "fitted_on": evidence.fitted_on, "date": evidence.date},
-            residual=evidence.residual,
-        )
-    tables = {name: of_engine for name, of_engine in tables.items() if of_engine}
-    return write_tables(fit.calibration.gpu, tables, header=f"Constants fitted from a profile; begun from {base}")
 
 
 def calibrate_profile(path: Path, gpu_name: str | None, engine: str, base: str) -> tuple[ProfileFit, tuple[str, ...]]:

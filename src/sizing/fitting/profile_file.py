@@ -138,7 +138,9 @@ def _records(path: Path) -> list[dict[str, Any]]:
             raise _bad(path, f"is larger than {LARGEST_BYTES:,} bytes")
         content = path.read_bytes()
     except OSError as error:
-        raise UnknownFile(f"{path}: {(error.strerror or 'unreadable').lower()}; give a file of profile-inference") from None
+        raise UnknownFile(
+            f"{path}: {(error.strerror or 'unreadable').lower()}; give a file of profile-inference"
+        ) from None
     lines = content.splitlines(keepends=True)
     try:
         records = [json.loads(line) for line in lines]
@@ -212,7 +214,9 @@ def trusted(profile: Profile, gpu: Gpu) -> tuple[tuple[Case, ...], tuple[str, ..
     wrong = profile.outcomes.get("wrong", 0)
     total = len(profile.cases)
     _refuse_share(profile, hot, MOST_THROTTLED, "the GPU throttled", "cool it or lower its power limit")
-    _refuse_share(profile, unsteady, MOST_UNSTEADY, "samples scatter by over 10 %", "use an idle GPU, or lock its clocks")
+    _refuse_share(
+        profile, unsteady, MOST_UNSTEADY, "samples scatter by over 10 %", "use an idle GPU, or lock its clocks"
+    )
     if wrong > MOST_WRONG * total:
         raise _bad(profile.path, f"{wrong} cases computed a wrong result; the driver or a library is broken")
     left_out = {c.key for c in (*hot, *unsteady)}
@@ -226,8 +230,22 @@ def _refuse_share(profile: Profile, cases: Sequence[Case], most: float, what: st
     if len(cases) > most * len(profile.cases):
         share = len(cases) / len(profile.cases)
         raise _bad(
-            profile.path, f"{what} in {share:.0%} of the cases ({most:.0%} is allowed), as in {cases[0].key!r}; {remedy}"
+            profile.path,
+            f"{what} in {share:.0%} of the cases ({most:.0%} is allowed), as in {cases[0].key!r}; {remedy}",
         )
+
+
+def peak_flops_per_s(kernel: str, gpu: Gpu) -> float:
+    """Dense peak that a kernel is held against; infinite where the chip states none. [FLOP/s]
+
+    Parameters
+    ----------
+    kernel
+        Name of the profiled kernel.
+    gpu
+        The accelerator.
+    """
+    return gpu.peak_flops_per_s.get(PEAKS.get(kernel.partition(".")[2], "bf16"), math.inf)
 
 
 def _refuse_above_peak(profile: Profile, gpu: Gpu) -> None:
@@ -235,7 +253,7 @@ def _refuse_above_peak(profile: Profile, gpu: Gpu) -> None:
     for case in profile.cases:
         if not case.kernel.startswith(("gemm", "moe", "attention", "mla", "copy.hbm", "batched")):
             continue
-        peak = gpu.peak_flops_per_s.get(PEAKS.get(case.kernel.partition(".")[2], "bf16"), math.inf)
+        peak = peak_flops_per_s(case.kernel, gpu)
         for rate, limit, unit in (
             (case.flops / case.time_s, peak, "FLOP/s"),
             (case.moved_bytes / case.time_s if case.cold else 0.0, gpu.memory_bandwidth_bytes_per_s, "B/s"),

@@ -46,7 +46,9 @@ def family(kernel: str, shape: Mapping[str, Any]) -> str | None:
         return kernel
     if kind == "collective":
         operation = str(shape.get("operation", rest))
-        return "gather" if operation in GATHERS else operation if operation in ("all_reduce", "point_to_point") else None
+        return (
+            "gather" if operation in GATHERS else operation if operation in ("all_reduce", "point_to_point") else None
+        )
     return None
 
 

@@ -1,0 +1,91 @@
+"""What a fit to a profile shows and writes: old against new, whole steps, the calibration file."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from sizing.calibration import BOUNDS
+from sizing.fitting.profile import ProfileFit
+
+
+def family_rows(fit: ProfileFit) -> list[dict[str, object]]:
+    """Old against new, a row a constant, a family's errors at its first."""
+    rows: list[dict[str, object]] = []
+    for part in fit.families:
+        for i, c in enumerate(part.constants):
+            rows.append(
+                {
+                    "family": part.family if i == 0 else "",
+                    "cases": part.cases if i == 0 else None,
+                    "error before": f"{part.error_old:.1%}" if i == 0 else "",
+                    "after": f"{part.error_new:.1%}" if i == 0 else "",
+                    "constant": c.name,
+                    "old": c.old,
+                    "new": c.new,
+                    "spread": f"{c.spread:.1%}",
+                    "unit": BOUNDS[c.name].unit,
+                }
+            )
+    return rows
+
+
+def achieved_rows(fit: ProfileFit) -> list[dict[str, object]]:
+    """What the chip achieved, and how far that is from the constants before, which stand for its kind."""
+    return [
+        {
+            "family": part.family,
+            "cases": part.cases,
+            "most of peak FLOP/s": f"{part.compute_share:.0%}",
+            "most of HBM": f"{part.memory_share:.0%}",
+            "measured / expected": f"{part.ratio[1]:.2f}",
+            "10 % to 90 %": f"{part.ratio[0]:.2f} to {part.ratio[2]:.2f}",
+        }
+        for part in fit.families
+    ]
+
+
+def step_rows(fit: ProfileFit) -> list[dict[str, object]]:
+    """Whole steps, measured and predicted."""
+    return [
+        {
+            "model": f"{s.model} ({s.layers} layers)",
+            "step": s.step,
+            "run": s.mode,
+            "measured ms": 1e3 * s.measured_s,
+            "old": f"{s.old_s / s.measured_s - 1:+.1%}",
+            "new": f"{s.new_s / s.measured_s - 1:+.1%}",
+        }
+        for s in fit.steps
+    ]
+
+
+def profile_text(fit: ProfileFit, base: str) -> str:
+    """TOML of the fitted constants, for ``--calibration``; they hold for every engine.
+
+    Parameters
+    ----------
+    fit
+        The fit.
+    base
+        Calibration that it began from; the other tables of a file are kept.
+    """
+    from sizing.calibration import NAMED, Table, read_tables, write_tables
+
+    tables: dict[str, dict[str, Table]] = {}
+    if base not in NAMED:
+        _, held = read_tables(Path(base).expanduser().read_text(encoding="utf-8"), base)
+        tables = {name: dict(of_engine) for name, of_engine in held.items()}
+    for part in fit.families:
+        constants, evidence = fit.calibration.families[part.family], fit.calibration.evidence[part.family]
+        for of_engine in tables.values():
+            of_engine.pop(part.family, None)
+        values = {item.name: float(np.asarray(getattr(constants, item.name))) for item in fields(constants)}
+        tables.setdefault("any", {})[part.family] = Table(
+            values=values,
+            spreads={name: min(evidence.spreads.get(name, 0.0), 3.0) for name in values},
+            notes={"basis": evidence.basis, "fitted_on": evidence.fitted_on, "date": evidence.date},
+            residual=evidence.residual,
+        )
+    tables = {name: of_engine for name, of_engine in tables.items() if of_engine}
+    return write_tables(fit.calibration.gpu, tables, header=f"Constants fitted from a profile; begun from {base}")

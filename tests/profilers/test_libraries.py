@@ -1,0 +1,162 @@
+"""Kernels of libraries that a CPU does not have, run on stand-ins with the libraries' own signatures.
+
+The stand-ins compute plain attention from the paged cache as the libraries document it, so a wrong table,
+layout or argument shows as a wrong result.
+"""
+
+import itertools
+import sys
+import types
+
+import pytest
+import torch
+
+from profilers.attentions import reference
+from profilers.bench import open_bench
+from profilers.kernel import Case, Unsupported, kernels
+
+DECODE = {"batch": 3, "context": 40, "heads": 4, "kv_heads": 2, "head_dim": 16}
+LONG = {**DECODE, "context": 300}
+PREFILL = {"batch": 2, "tokens": 24, "history": 16, "heads": 4, "kv_heads": 2, "head_dim": 16}
+
+
+def _sequence(cache, pages, length):
+    return cache[pages.long()].flatten(0, 1)[:length].transpose(0, 1)
+
+
+def _attend(query, keys, values):
+    return reference(query.transpose(0, 1), keys, values).transpose(0, 1).to(query.dtype)
+
+
+def _flash_attn(query, k_cache, v_cache, *, cache_seqlens, causal, block_table=None, page_table=None):
+    assert causal
+    table = block_table if block_table is not None else page_table
+    rows = []
+    for i, length in enumerate(cache_seqlens.tolist()):
+        keys, values = (_sequence(c, table[i], length) for c in (k_cache, v_cache))
+        rows.append(_attend(query[i], keys, values))
+    return torch.stack(rows)
+
+
+def _varlen_attn(
+    query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, return_aux=None, scale=None, window_size=(-1, -1),
+    enable_gqa=False, seqused_k=None, block_table=None, num_splits=None,
+):  # fmt: skip
+    assert (window_size, enable_gqa, cu_seq_k) == ((-1, 0), True, None)
+    assert max_k == int(seqused_k.max())
+    starts = cu_seq_q.tolist()
+    assert max_q == max(b - a for a, b in itertools.pairwise(starts))
+    rows = []
+    for i, length in enumerate(seqused_k.tolist()):
+        keys, values = (_sequence(c, block_table[i], length) for c in (key, value))
+        rows.append(_attend(query[starts[i] : starts[i + 1]], keys, values))
+    return torch.cat(rows)
+
+
+class _FlashInfer:
+    """Paged wrappers: plan the pages, then run on a query and a cache."""
+
+    def __init__(self, workspace, layout="NHD", use_tensor_cores=False):
+        assert (workspace.dtype, layout) == (torch.uint8, "NHD")
+
+    def run(self, query, cache):
+        rows = []
+        for i in range(len(self.starts) - 1):
+            pages = self.pages[self.starts[i] : self.starts[i + 1]]
+            length = (len(pages) - 1) * self.page + int(self.last[i])
+            keys, values = (_sequence(c, pages, length) for c in cache)
+            rows.append(_attend(query[self.query_starts[i] : self.query_starts[i + 1]], keys, values))
+        return torch.cat(rows)
+
+
+class _Decode(_FlashInfer):
+    def plan(self, starts, pages, last, heads, kv_heads, width, page, *, q_data_type, kv_data_type):
+        self.starts, self.pages, self.last, self.page = starts.tolist(), pages, last, page
+        self.query_starts = list(range(len(self.starts)))
+
+
+class _Prefill(_FlashInfer):
+    def plan(self, queries, starts, pages, last, heads, kv_heads, width, page, *, causal, q_data_type, kv_data_type):
+        assert causal
+        self.starts, self.pages, self.last, self.page = starts.tolist(), pages, last, page
+        self.query_starts = queries.tolist()
+
+
+class _Latent:
+    def __init__(self, workspace):
+        self.workspace = workspace
+
+    def plan(self, queries, starts, pages, lengths, heads, latent, rope, page, causal, scale, q_type, kv_type):
+        self.starts, self.pages, self.lengths, self.scale = starts.tolist(), pages, lengths.tolist(), scale
+
+    def run(self, query, rotary, vectors, keys):
+        rows = []
+        for i, length in enumerate(self.lengths):
+            pages = self.pages[self.starts[i] : self.starts[i + 1]].long()
+            vector, key = (c[pages].flatten(0, 1)[:length].float() for c in (vectors, keys))
+            score = query[i].float() @ vector.t() + rotary[i].float() @ key.t()
+            rows.append((score * self.scale).softmax(1) @ vector)
+        return torch.stack(rows)
+
+
+@pytest.fixture
+def libraries(monkeypatch):
+    flash = types.SimpleNamespace(flash_attn_with_kvcache=_flash_attn)
+    infer = types.SimpleNamespace(
+        BatchDecodeWithPagedKVCacheWrapper=_Decode,
+        BatchPrefillWithPagedKVCacheWrapper=_Prefill,
+        mla=types.SimpleNamespace(BatchMLAPagedAttentionWrapper=_Latent),
+    )
+    monkeypatch.setitem(sys.modules, "flash_attn", flash)
+    monkeypatch.setitem(sys.modules, "flashinfer", infer)
+    from profilers.kernels import attention_varlen
+
+    monkeypatch.setattr(attention_varlen, "_need", lambda bench: _varlen_attn)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("kernel", "shape"),
+    [
+        *((f"attention_decode.{name}", s) for name in ("flash_attn", "flashinfer", "varlen") for s in (DECODE, LONG)),
+        *((f"attention_prefill.{name}", PREFILL) for name in ("flash_attn", "flashinfer", "varlen")),
+        *((f"attention_prefill.{name}", {**PREFILL, "history": 0}) for name in ("flash_attn", "flashinfer", "varlen")),
+        ("mla_decode.flashinfer", {"batch": 3, "context": 100, "heads": 4, "latent": 32, "rope": 8}),
+    ],
+)
+def test_library_gets_the_cache_as_it_wants_it(kernel, shape, libraries):
+    torch.manual_seed(3)
+    work = kernels()[kernel].build(Case(kernel=kernel, shape=shape), open_bench("cpu", toy=True))
+    assert work.check() <= work.tolerance
+    for call in work.calls:
+        assert call().isfinite().all()
+    assert work.facts["page_tokens"] > 0
+
+
+def test_third_version_of_flash_attention_comes_first(libraries):
+    third = types.SimpleNamespace(
+        flash_attn_with_kvcache=lambda *a, page_table, **o: _flash_attn(*a, page_table=page_table, **o)
+    )
+    libraries.setitem(sys.modules, "flash_attn_interface", third)
+    work = kernels()["attention_decode.flash_attn"].build(
+        Case(kernel="attention_decode.flash_attn", shape=DECODE), open_bench("cpu", toy=True)
+    )
+    assert work.implementation == "flash_attn 3"
+    assert work.check() <= work.tolerance
+
+
+def test_varlen_attention_of_this_torch_takes_the_arguments_that_are_passed():
+    import inspect
+
+    from torch.nn.attention.varlen import varlen_attn
+
+    names = list(inspect.signature(varlen_attn).parameters)
+    assert names[:7] == ["query", "key", "value", "cu_seq_q", "cu_seq_k", "max_q", "max_k"]
+    assert {"window_size", "enable_gqa", "seqused_k", "block_table"} <= set(names)
+
+
+def test_missing_library_is_named():
+    with pytest.raises(Unsupported, match="flash-attn, which is not installed"):
+        kernels()["attention_decode.flash_attn"].build(
+            Case(kernel="attention_decode.flash_attn", shape=DECODE), open_bench("cpu", toy=True)
+        )
