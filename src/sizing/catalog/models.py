@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import lru_cache
 
-from sizing.catalog.names import essential, format_in_name, plain, without_format
+from sizing.catalog.names import essential, format_in_name, is_sixteen_bit, plain, without_format
 from sizing.catalog.overlay import layers, on_change
 from sizing.catalog.tables import read_table, table_names
 from sizing.errors import InputError, UnknownModel, near_names
@@ -147,6 +147,8 @@ def model_facts(name: str) -> ModelFacts:
     source = str(table.pop("source", "")) or file
     quality = str(table.pop("quality", "")) or ("user" if file else "")
     table.pop("published", None)
+    if format or (is_sixteen_bit(name) and not is_sixteen_bit(found)):
+        table = _without_record(table, format)
     notes = (f"{name!r} is taken for {found}",) if essential(name) != essential(found) or format else ()
     return ModelFacts(
         name=name if format else found,
@@ -157,6 +159,19 @@ def model_facts(name: str) -> ModelFacts:
         named_format=format or format_in_name(found),
         notes=notes if plain(name) != plain(found) else (),
     )
+
+
+def _without_record(config: dict[str, object], format: str | None) -> dict[str, object]:
+    """The config without its record of quantisation, unless that is of the format's own family."""
+    record = config.get("quantization_config")
+    if isinstance(record, Mapping):
+        if format and format[:3] in str(record).lower():
+            return config
+        return {key: value for key, value in config.items() if key not in {"quantization_config", "expert_dtype"}}
+    text = config.get("text_config")
+    if isinstance(text, dict) and "quantization_config" in text:
+        return {**config, "text_config": _without_record(text, format)}
+    return config
 
 
 def _entry(name: str) -> tuple[dict[str, object], str]:

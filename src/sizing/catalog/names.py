@@ -59,6 +59,11 @@ def format_in_name(name: str) -> str | None:
     return None
 
 
+def is_sixteen_bit(name: str) -> bool:
+    """Whether a name says that nothing is quantised (``-BF16``, ``-fp16``)."""
+    return re.search(r"[-_.:/ ](?:bf16|bfloat16|fp16|float16)(?=$|[-_.:/ ])", name.lower()) is not None
+
+
 def without_format(name: str) -> str:
     """The name with every number format cut out."""
     owner, slash, last = name.rpartition("/")
