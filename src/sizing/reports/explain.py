@@ -132,7 +132,7 @@ def _replica(plan: Plan, e: Evaluation) -> list[str]:
         lines += [
             f"to hold against the next line, the plain sum: {added}",
             f"requests a second of one replica within TTFT and TPOT, prompts and answers sharing steps = "
-            f"{replica.request_rate_per_s:.3f}/s (TPOT = step / (1 - share of prefill), rate = decoding / ((output - 1) "
+            f"{replica.request_rate_per_s:.3f}/s (TPOT = step / (1 - prefill share), rate = decoding / ((output - 1) "
             f"x TPOT))",
         ]
     return [*lines, f"limited by {replica.limited_by}"]
