@@ -184,16 +184,29 @@ class StepModel:
     def _with_engine_s(self, kernels_s: Seconds, step: Step) -> Seconds:
         engine = self.engine
         if self.launch_s:
-            copied = self.cache_copies * 2.0 * step.context * self._cache_bytes_per_token
-            kernels_s = kernels_s + copied / (0.75 * self.gpu.memory_bandwidth_bytes_per_s)
-            kernels_s = np.maximum(kernels_s, self._launches * self.launch_s)
+            kernels_s = self._eager_s(kernels_s, step)
         own = engine.step_s + engine.sequence_s * step.batch
         own = own + np.where(step.new > 0, engine.prefill_step_s, 0.0) + engine.prefill_token_s * step.new
         return np.where(step.tokens > 0, engine.scale * kernels_s + own, 0.0)
 
+    def _eager_s(self, kernels_s: Seconds, step: Step) -> Seconds:
+        """Kernels launched one by one, a cache copied as it grows, scores written out after a history. [s]
+
+        A chunk that has a history gets an explicit mask, and with it a kernel that writes every score: some
+        eight passes over two bytes for each query head and pair.
+        """
+        bandwidth = 0.75 * self.gpu.memory_bandwidth_bytes_per_s
+        copied = self.cache_copies * 2.0 * step.context * self._cache_bytes_per_token
+        each = step.new / np.maximum(step.sequences, 1.0)
+        history = np.maximum(step.pairs / np.maximum(step.new, 1.0) - each / 2.0, 0.0)
+        masked = np.where(history > 1.0, step.pairs, 0.0)
+        scores = sum(op.count * op.heads for op in self.operations if op.family == "attention_prefill") * 16.0
+        launched = np.maximum(kernels_s, self._launches * self.launch_s)
+        return launched + (copied + masked * scores) / bandwidth
+
     @cached_property
     def _launches(self) -> float:
-        return launches(self.deployment)
+        return float(launches(self.deployment.model))
 
     @cached_property
     def _cache_bytes_per_token(self) -> float:
@@ -304,6 +317,7 @@ class StepModel:
         q, a = (x.ravel() for x in np.meshgrid(new, attended, indexing="ij"))
         prefill = self._attention_s("prefill", self._step(none, none, q, q * a, None))
         scale = _middle(engine.scale)
+        prefill = prefill + _middle(engine.prefill_token_s) * q / scale
         return StepTable(
             tokens=tokens, linear_s=scale * linear, decode_batch=batch, decode_context=context,
             decode_attention_s=scale * decode.reshape(len(batch), len(context)), prefill_tokens=new,
@@ -315,7 +329,7 @@ class StepModel:
 
     def _linear_for_table(self, tokens: Seconds) -> Seconds:
         if not self.calibration.ideal:
-            return np.asarray(self.linear_s(tokens) + _middle(self.engine.prefill_token_s) * 0.0)
+            return self.linear_s(tokens)
         zero = np.zeros_like(tokens)
         return self._ideal_s(
             Step(tokens=tokens, rows=zero, batch=zero, context=zero, new=zero, pairs=zero, sequences=zero)
