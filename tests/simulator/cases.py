@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from sizing.simulator.spec import FleetEvent, FleetPlan, Requests, Scheduler
+from sizing.simulator.spec import FleetEvent, FleetPlan, Scheduler
 from sizing.steptable import StepTable
+from sizing.workload.requests import Requests
 
 MILLISECOND = 1e-3
 
@@ -70,7 +71,7 @@ def case(seed: int, count: int = 60) -> dict[str, object]:
         users = int(rng.integers(1, 12))
         after = np.arange(count) - users
         extra["after"] = np.maximum(after, -1)
-        arrival = np.where(after < 0, arrival, np.round(rng.random(count) * 0.02, 3))
+        extra["pause_s"] = np.round(rng.random(count) * 0.02, 3)
     span = float(arrival.max()) + 0.05
     fleet = FleetPlan(
         replicas=replicas,

@@ -34,15 +34,6 @@ from sizing.simulator.layout import (
     NEXT_FINISH,
     NULL,
     OUTPUT,
-    PART,
-    PART_START,
-    PEAK_USED,
-    PHASE,
-    PREEMPTED,
-    PREEMPTIONS,
-    PREFILLED,
-    PRESENT,
-    PROMPT,
     P_ARENA,
     P_BLOCK,
     P_BLOCKS,
@@ -54,8 +45,8 @@ from sizing.simulator.layout import (
     P_GAPS,
     P_GROW,
     P_HEAP,
-    P_KNOTS,
     P_KNOT_COUNT,
+    P_KNOTS,
     P_MOST_RUNNING,
     P_ORDER,
     P_PRESENT,
@@ -64,7 +55,20 @@ from sizing.simulator.layout import (
     P_RING,
     P_RING_HEAD,
     P_SLOT,
+    PART,
+    PART_START,
+    PEAK_USED,
+    PHASE,
+    PREEMPTED,
+    PREEMPTIONS,
+    PREFILLED,
+    PRESENT,
+    PROMPT,
     ROW,
+    S_FINISH,
+    S_JOIN,
+    S_NEXT,
+    S_TOKENS,
     SCHEDULED,
     SHARED,
     SLOT_POOL,
@@ -72,10 +76,6 @@ from sizing.simulator.layout import (
     STATE,
     STEP,
     STEPS,
-    S_FINISH,
-    S_JOIN,
-    S_NEXT,
-    S_TOKENS,
     THEN,
     WAITING,
     WORKING,
@@ -120,7 +120,9 @@ def spawn(s: Ints, q: SmallRows, t: IntRows, i: int, time: int) -> None:
     j = q[i, THEN]
     if j < 0:
         return
-    t[j, ARRIVAL] += time
+    pause = -2 - t[j, SCHEDULED] if t[j, SCHEDULED] < -1 else 0
+    t[j, SCHEDULED] = -1
+    t[j, ARRIVAL] = max(t[j, ARRIVAL], time + pause)
     k = s[s[P_FLEET] + HEAP]
     s[s[P_FLEET] + HEAP] = k + 1
     s[s[P_FLEET] + SPAWNED] = 1

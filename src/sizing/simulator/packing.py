@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from sizing.errors import InputError
 from sizing.simulator import layout as at
 from sizing.simulator.records import DONE, PS, REFUSED, UNFINISHED, Records
-from sizing.simulator.spec import ROUTERS, FleetPlan, Requests, Scheduler
+from sizing.simulator.spec import ROUTERS, FleetPlan, Scheduler, check_requests
 from sizing.steptable import StepTable
+from sizing.workload.requests import Requests
 
 EVENT_KINDS = {"fail": at.FAIL, "start": at.START, "drain": at.DRAIN}
 
@@ -93,6 +94,9 @@ def pack_requests(requests: Requests, kept: NDArray[np.int64], draws: at.Small) 
     q[:, at.NEXT] = q[:, at.REPLICA] = q[:, at.THEN] = -1
     q[:, at.DRAW] = draws[kept]
     t[:, at.ARRIVAL] = to_ps(requests.arrival_s[kept])
+    if requests.after is not None and requests.pause_s is not None:
+        waits = requests.after[kept] >= 0
+        t[waits, at.SCHEDULED] = -2 - to_ps(requests.pause_s[kept][waits])
     return q, t
 
 
@@ -100,7 +104,7 @@ def links(requests: Requests, refused: NDArray[np.bool_]) -> tuple[NDArray[np.in
     """Whom each request waits for once refused ones are skipped, and the order: by the clock, then the others."""
     count = len(requests)
     after = np.full(count, -1) if requests.after is None else np.array(requests.after, dtype=np.int64)
-    if np.any(after >= np.arange(count)):
+    if np.any(after >= np.arange(count)) or np.any(after < -1):
         raise InputError("after: a request can only wait for one before it")
     waits = after >= 0
     if len(np.unique(after[waits])) != np.count_nonzero(waits):
@@ -131,6 +135,7 @@ def pack(
     horizon_s: float | None, ready: bool = False,
 ) -> Packed:  # fmt: skip
     """Arrays of a run. Requests longer than the engine can hold are left out (refused)."""
+    check_requests(requests)
     total = requests.input_tokens + requests.output_tokens
     refused = total > scheduler.longest_request_tokens
     after, order = links(requests, refused)
@@ -196,6 +201,7 @@ def unpack(p: Packed, requests: Requests, steps: StepTable) -> Records:
     times = np.full((count, 4), -1, dtype=np.int64)
     times[:, at.ARRIVAL] = to_ps(requests.arrival_s)
     times[kept] = p.t
+    times[:, at.SCHEDULED] = np.maximum(times[:, at.SCHEDULED], -1)
     facts = np.zeros((count, 3), dtype=np.int32)
     facts[:, 0] = -1
     facts[kept] = p.q[:, [at.REPLICA, at.PREEMPTED, at.HIT]]

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sizing.simulator.packing import pack_steps, to_ps
-from sizing.simulator.spec import FleetPlan, Requests, Scheduler
+from sizing.simulator.spec import FleetPlan, Scheduler
 from sizing.steptable import StepTable
+from sizing.workload.requests import Requests
 
 Hash = tuple[int, int]
 Block = int
@@ -416,7 +417,8 @@ class Fleet:
         times = to_ps(requests.arrival_s).tolist()
         after = [-1] * len(requests) if requests.after is None else requests.after.tolist()
         self.follower = {a: i for i, a in enumerate(after) if a >= 0}
-        self.pause = times
+        pause = np.zeros(len(requests)) if requests.pause_s is None else requests.pause_s
+        self.pause = to_ps(pause).tolist()
         # By the clock first, then those that wait: that is how ties are broken.
         self.rank = {i: k for k, i in enumerate(sorted(range(len(after)), key=lambda i: (after[i] >= 0, times[i] if after[i] < 0 else 0, i)))}  # noqa: E501
         self.arrivals = sorted((times[i], self.rank[i], i) for i in range(len(after)) if after[i] < 0)
@@ -459,7 +461,7 @@ class Fleet:
         for s in finished:
             if s.number in self.follower:
                 j = self.follower[s.number]
-                self.arrival_ps[j] = s.finish_ps + self.pause[j]
+                self.arrival_ps[j] = max(self.arrival_ps[j], s.finish_ps + self.pause[j])
                 self.arrivals.append((self.arrival_ps[j], self.rank[j], j))
                 spawned = True
         if spawned:

@@ -7,8 +7,9 @@ import numpy as np
 from sizing.simulator import layout as at
 from sizing.simulator.packing import pack, unpack
 from sizing.simulator.records import Records
-from sizing.simulator.spec import FleetPlan, Requests, Scheduler
+from sizing.simulator.spec import FleetPlan, Scheduler
 from sizing.steptable import StepTable
+from sizing.workload.requests import Requests
 
 PIECES = 64
 

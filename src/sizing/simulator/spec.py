@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from sizing.errors import InputError
+from sizing.workload.requests import Requests
 
 ROUTERS = ("random", "round-robin", "least-loaded", "prefix-aware", "sticky")
 MOST_CLASSES = 8
+MOST_TOKENS = 1 << 26
+LONGEST_S = 4e6
 
 
 def check_whole(name: str, value: int, least: int, most: int) -> None:
@@ -77,84 +80,46 @@ class Scheduler:
         return room if self.max_model_len is None else min(room, self.max_model_len)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requests:
-    """Requests to replay, one array entry each.
+def check_requests(requests: Requests) -> None:
+    """Refuse what cannot be simulated."""
+    if len(requests) == 0:
+        raise InputError("requests: none given; nothing to simulate")
+    if not np.all(np.isfinite(requests.arrival_s)) or np.min(requests.arrival_s) < 0:
+        raise InputError("arrival_s: times must be finite and not negative")
+    if np.max(requests.arrival_s) > LONGEST_S:
+        raise InputError("arrival_s: times beyond 46 days; shift the trace to begin at 0")
+    for name in ("input_tokens", "output_tokens"):
+        values = getattr(requests, name)
+        if np.min(values) < 1 or np.max(values) > MOST_TOKENS:
+            raise InputError(f"{name}: lengths must be from 1 to {MOST_TOKENS} tokens")
+    urgency = requests.priority
+    if urgency is not None and not 0 <= np.min(urgency) <= np.max(urgency) < MOST_CLASSES:
+        raise InputError(f"priority: classes go from 0 to {MOST_CLASSES - 1}")
 
-    Attributes
+
+def closed_loop(
+    concurrency: int, input_tokens: ArrayLike, output_tokens: ArrayLike, *, pause_s: float = 0.0, **more: Any
+) -> Requests:
+    """Users that each send a request when the one before is answered.
+
+    Parameters
     ----------
-    arrival_s
-        Arrival times. For a request that follows another: the pause after that one's completion. [s]
+    concurrency
+        Users. [request]
     input_tokens, output_tokens
-        Lengths of prompt and answer, at least 1. [token]
-    chain
-        The edge of the prefix tree where the shared part of the request ends; -1 shares nothing.
-    shared_tokens
-        Tokens, from the first on, that lie on the path to that edge's end. Above the prompt's length they
-        cover the answer too, as in a conversation that is resent. [token]
-    chain_parent, chain_start_tokens
-        The tree: parent of each edge (-1 at the root) and tokens before it, whole blocks. None: no edge has a
-        parent, so every chain is a prefix of its own. [token]
-    priority
-        Class, 0 the most urgent.
-    after
-        Index of the request whose completion this one waits for; -1 arrives by the clock.
+        Lengths of all requests; user ``k`` sends numbers ``k``, ``k + concurrency``, ... [token]
+    pause_s
+        Time between an answer and the next request. [s]
+    more
+        Other arrays of :class:`sizing.workload.Requests`.
     """
-
-    arrival_s: NDArray[np.float64]
-    input_tokens: NDArray[np.int64]
-    output_tokens: NDArray[np.int64]
-    chain: NDArray[np.int64] | None = None
-    shared_tokens: NDArray[np.int64] | None = None
-    chain_parent: NDArray[np.int64] | None = None
-    chain_start_tokens: NDArray[np.int64] | None = None
-    priority: NDArray[np.int64] | None = None
-    after: NDArray[np.int64] | None = None
-
-    def __post_init__(self) -> None:
-        count = len(self.arrival_s)
-        for name in ("arrival_s", "input_tokens", "output_tokens", "chain", "shared_tokens", "priority", "after"):
-            values = getattr(self, name)
-            if values is not None and len(values) != count:
-                raise InputError(f"{name}: {len(values)} values for {count} requests")
-        if count == 0:
-            raise InputError("requests: none given; nothing to simulate")
-        if not np.all(np.isfinite(self.arrival_s)) or np.min(self.arrival_s) < 0:
-            raise InputError("arrival_s: times must be finite and not negative")
-        if np.max(self.arrival_s) > 4e6:
-            raise InputError("arrival_s: times beyond 46 days; shift the trace to begin at 0")
-        for name in ("input_tokens", "output_tokens"):
-            values = getattr(self, name)
-            if np.min(values) < 1 or np.max(values) > 1 << 26:
-                raise InputError(f"{name}: lengths must be from 1 to {1 << 26} tokens")
-        if self.priority is not None and not 0 <= np.min(self.priority) <= np.max(self.priority) < MOST_CLASSES:
-            raise InputError(f"priority: classes go from 0 to {MOST_CLASSES - 1}")
-
-    def __len__(self) -> int:
-        return len(self.arrival_s)
-
-    @classmethod
-    def closed_loop(
-        cls, concurrency: int, input_tokens: Any, output_tokens: Any, *, pause_s: float = 0.0, **more: Any
-    ) -> Self:
-        """Users that each send a request when the one before is answered.
-
-        Parameters
-        ----------
-        concurrency
-            Users. [request]
-        input_tokens, output_tokens
-            Lengths of all requests; user ``k`` sends numbers ``k``, ``k + concurrency``, ... [token]
-        pause_s
-            Time between an answer and the next request. [s]
-        """
-        check_whole("concurrency", concurrency, 1, 1 << 24)
-        count = len(input_tokens)
-        after = np.arange(count) - concurrency
-        return cls(
-            arrival_s=np.where(after < 0, 0.0, pause_s), input_tokens=np.asarray(input_tokens),
-            output_tokens=np.asarray(output_tokens), after=np.maximum(after, -1), **more,
-        )  # fmt: skip
+    check_whole("concurrency", concurrency, 1, 1 << 24)
+    count = len(np.asarray(input_tokens))
+    return Requests(
+        arrival_s=np.zeros(count), input_tokens=np.asarray(input_tokens, dtype=np.int64),
+        output_tokens=np.asarray(output_tokens, dtype=np.int64), pause_s=np.full(count, pause_s),
+        after=np.maximum(np.arange(count) - concurrency, -1), **more,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +145,7 @@ class FleetEvent:
     def __post_init__(self) -> None:
         if self.kind not in ("fail", "start", "drain"):
             raise InputError(f"kind: {self.kind!r} is not known; use fail, start or drain")
-        if not 0 <= self.time_s < 4e6:
+        if not 0 <= self.time_s <= LONGEST_S:
             raise InputError(f"time_s: {self.time_s!r} is not allowed; give seconds from 0 to 4,000,000")
 
 

@@ -8,8 +8,8 @@ from sizing.simulator.compiler import compiled
 from sizing.simulator.layout import (
     P_COSTS,
     P_DECODE,
-    P_KNOTS,
     P_KNOT_COUNT,
+    P_KNOTS,
     P_LINEAR,
     P_PREFILL,
     P_PREFILL_C,
