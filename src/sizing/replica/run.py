@@ -162,11 +162,11 @@ def _limit(room: Room) -> str:
 
 def _open(steps: StepModel, room: Room, load: OpenLoop, lengths: Lengths, scheduling: Scheduling
           ) -> tuple[dict[str, Values], State]:  # fmt: skip
-    most = min(room.most, 1e6)
+    most = min(room.most, 16_384.0)
     curve = run_curve(steps, lengths, scheduling, most)
     rate = load.request_rate_per_s
     top = curve_at(curve, curve.active, most)
-    found = curve_at(curve, np.minimum.accumulate(curve.rate_per_s[..., ::-1], axis=-1)[..., ::-1], rate)
+    found = curve_at(curve, curve.rate_per_s, rate)
     over = top["rate_per_s"] < rate
     requests = load.requests or 1000.0
     for name in found:
