@@ -286,12 +286,12 @@ def _sixteen_bit(model: Model, requested: str | None) -> WeightFormat:
 def _stage_bytes(deployment: Deployment, layers: tuple[Layer, ...], first: bool, last: bool) -> float:
     """Bytes of weights on one GPU of a stage; experts are spread over all GPUs of the replica. [byte]
 
-    Asked for MXFP4, engines convert the experts of a mixture only.
+    Asked for MXFP4, engines convert the experts of a mixture only; so do the FP8 checkpoints of Llama 4.
     """
     model, layout, name = deployment.model, deployment.parallelism, deployment.formats.weights
     requested = None if name is None else weight_format(name)
     sixteen = _sixteen_bit(model, name)
-    experts_only = model.is_moe and name is not None and name.startswith("mxfp4")
+    experts_only = model.is_moe and name is not None and _experts_only(model, name)
     total = 0.0
     for layer in layers:
         for linear in layer.linears:
@@ -310,12 +310,16 @@ def _stage_bytes(deployment: Deployment, layers: tuple[Layer, ...], first: bool,
     return total
 
 
+def _experts_only(model: Model, name: str) -> bool:
+    return name.startswith("mxfp4") or (name.startswith("fp8") and model.model_type.startswith("llama4"))
+
+
 def _overhead(the_engine: Engine, rank: Rank) -> Overhead:
     """What the engine takes, remembered for GPUs and settings that give the same."""
     key = (
         "overhead", the_engine.name, the_engine.version.text, rank.gpu.id, rank.tp, rank.pp, rank.ep, rank.dp,
-        rank.first, rank.last, rank.depth, rank.weights_bytes, rank.weights, rank.kv, rank.max_num_seqs, rank.max_num_batched_tokens,
-        rank.max_model_len, rank.cuda_graphs,
+        rank.first, rank.last, rank.depth, rank.weights_bytes, rank.weights, rank.kv, rank.max_num_seqs,
+        rank.max_num_batched_tokens, rank.max_model_len, rank.cuda_graphs,
     )  # fmt: skip
     found: Overhead = _remembered(rank.model, key, lambda: the_engine.overhead(rank))
     return found
