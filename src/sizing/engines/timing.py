@@ -160,7 +160,8 @@ def _of_version(newest: EngineTiming, version: str | None) -> EngineTiming:
     from sizing.engines.record import Version
 
     text = re.sub(r"\b(20\d\d)(?!-?\d)", r"\1-06", version or "")
-    if any(int(year) >= 2026 for year in re.findall(r"\b(20\d\d)", text)):
+    recent = 2026 if newest.name == "vllm" else 2025
+    if any(int(year) >= recent for year in re.findall(r"\b(20\d\d)", text)):
         return newest
     parsed = Version.parse(re.sub(r"\b(20\d\d)(\d\d)(\d\d)\b", r"\1-\2-\3", text))
     older = [record for record in engine_timings().values() if record.of == newest.name]

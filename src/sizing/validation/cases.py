@@ -182,9 +182,12 @@ WEIGHTS = (
 )  # fmt: skip
 
 
-def _weights(row: Mapping[str, str], model: Model, gpu: Gpu) -> str | None:
+def _weights(row: Mapping[str, str], model: Model, gpu: Gpu, notes: "_Notes") -> str | None:
     """Weight format asked for; None for the checkpoint's own."""
     text = (row.get("weight_precision") or "").lower()
+    if not text.strip() and (row.get("len_dist") or "").startswith("mlperf"):
+        text = next((name for name in ("fp4", "fp8") if name in gpu.peak_flops_per_s), "bf16")
+        notes.texts.append(f"{text}: the narrowest tensor type of the GPU, as MLPerf entries use")
     if "checkpoint" in text or not text.strip():
         text = (row.get("model") or "").lower()
     asked = next((found for part, found in WEIGHTS if part in text), None)
@@ -379,7 +382,7 @@ def read_case(row: Mapping[str, str], configs: Path | None = None) -> Case:
         raise InputError("the GPU is not stated")
     model, gpu = find_model(row["model"], str(configs or "")), catalog_gpu(row["gpu"])
     timing = engine_timing(row["engine"], _version(row))
-    weights = _weights(row, model, gpu)
+    weights = _weights(row, model, gpu, notes)
     kv = _kv(row, timing, weights, model, notes)
     lengths = _lengths(row, notes)
     load = _load(row, notes)
