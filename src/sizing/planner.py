@@ -238,6 +238,7 @@ def plan(
         targets=the_targets,
         method=_method(method, calibration_name, calibration, the_slo, listed),
     )
+    listed += _own_formats(the_model, formats)
     devices, notes = _resolve(names)
     kernels = engine_timing(the_settings.engine).kernels
     best: list[Evaluation] = []
@@ -263,6 +264,18 @@ def plan(
         evaluations=tuple(ranked), rejected=tuple(worst), assumptions=tuple(listed),
         notes=(*notes, *the_model.warnings),
     )  # fmt: skip
+
+
+def _own_formats(model: Model, formats: NumberFormats | None) -> list[Assumption]:
+    """Formats that the caller left to the checkpoint and the engine."""
+    found = []
+    if formats is None or formats.weights is None:
+        found.append(Assumption(name="weights", value=model.checkpoint.name, unit="", basis="config.json",
+                                source="the checkpoint's own format; give --weights"))  # fmt: skip
+    if formats is None or formats.kv == "auto":
+        found.append(Assumption(name="kv", value=model.checkpoint.kv or "bf16", unit="", basis="assumed",
+                                source="the engine's default for this checkpoint; give --kv"))  # fmt: skip
+    return found
 
 
 def _method(given: str | None, name: str, constants: object, slo: Slo, listed: list[Assumption]) -> str:

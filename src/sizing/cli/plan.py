@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sizing import units
+from sizing.assumptions import default
 from sizing.cli.arguments import Asked, PlanOptions, positive_count, positive_rate, prices
 from sizing.cli.output import emit
 
@@ -114,6 +115,10 @@ def plan_arguments(options: PlanOptions) -> tuple[dict[str, Any], list[str]]:
         utilization=asked.number("utilization", units.fraction), spares=int(asked.number("spares", _spares))
     )
     share = asked.number("memory_utilization", units.fraction)
+    if options.engine is None:
+        asked.assumed.append(default("engine"))
+    if percentile is None:
+        asked.assumed.append(default("percentile"))
     arguments = {
         "model": options.model,
         "workload": workload,
