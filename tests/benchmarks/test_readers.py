@@ -404,3 +404,9 @@ def test_no_file_of_the_collection_gives_a_traceback(shared: Path) -> None:
 
 def test_samples_are_json() -> None:
     assert json.loads(s.text(s.llmd()))["version"] == "0.2.1"
+
+
+def test_the_reference_page_names_every_format() -> None:
+    page = Path(__file__).parents[2] / "docs" / "reference" / "benchmark-formats.md"
+    text = page.read_text(encoding="utf-8")
+    assert [name for name, _, _ in formats() if f"| `{name}` |" not in text] == []
