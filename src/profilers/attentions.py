@@ -35,7 +35,8 @@ def decode_cases(kernel: str, plan: Plan, *, coarse: bool = False) -> Iterator[C
     for batch, context in itertools.product((1, 8, 32, 128), (512, 2048, 8192, 32768)):
         if plan.grid and not plan.toy and batch * context <= 1 << 20 and not (coarse and context != 8192):
             for heads in HEADS[:1] if coarse else HEADS:
-                yield _decode(kernel, batch, context, heads, 0 if heads == HEADS[0] else 2)
+                seldom = heads != HEADS[0] or (coarse and batch != 32)
+                yield _decode(kernel, batch, context, heads, 2 if seldom else 0)
     if not coarse:
         for shape in plan.shapes("attention_decode"):
             yield Case(kernel=kernel, shape=shape, priority=1)
@@ -62,7 +63,8 @@ def prefill_cases(kernel: str, plan: Plan, *, history: bool, coarse: bool = Fals
     elif plan.grid:
         for tokens in (2048, 8192) if coarse else (128, 512, 2048, 8192, 32768):
             for heads in HEADS[:1] if coarse else HEADS:
-                yield _prefill(kernel, 1, tokens, 0, heads, 0 if heads == HEADS[0] else 2)
+                seldom = heads != HEADS[0] or (coarse and tokens != 8192)
+                yield _prefill(kernel, 1, tokens, 0, heads, 2 if seldom else 0)
         if history and not coarse:
             for tokens, before in ((512, 2048), (512, 8192), (512, 32256), (2048, 8192), (2048, 30720)):
                 yield _prefill(kernel, 1, tokens, before, HEADS[0], 0)

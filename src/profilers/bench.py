@@ -109,6 +109,8 @@ class Bench:
             Most copies. [1]
         """
         needed = int(3 * self.cache_bytes / max(operand_bytes, 1.0)) + 1
+        if operand_bytes < 10 * self.cache_bytes:
+            needed = max(needed, 2)
         room = int(0.4 * self.free_bytes / max(operand_bytes, 1.0))
         return max(1, min(needed, at_most, room)) if not self.toy else min(2, max(1, room))
 

@@ -138,4 +138,5 @@ def plan_cases(plan: Plan, only: Iterable[str] = ()) -> list[Case]:
         if not wanted or kernel.name in wanted or kernel.family in wanted:
             for case in kernel.cases(plan):
                 found.setdefault(case.key, case)
-    return sorted(found.values(), key=lambda case: case.priority)
+    first = ("decoder", "scenario")
+    return sorted(found.values(), key=lambda case: (case.priority, not case.kernel.startswith(first)))

@@ -173,5 +173,6 @@ def test_copies_outgrow_the_cache_or_the_memory_share(monkeypatch):
     assert bench.copies(32 << 20) == 3 * 50 // 32 + 1
     assert bench.copies(1 << 10) == 96
     assert bench.copies(1 << 30) == 1
+    assert bench.copies(200 << 20) == 2  # four times the cache: some of it would still be there
     monkeypatch.setattr(FakeBench, "free_bytes", 100 << 20)
     assert bench.copies(32 << 20) == 1

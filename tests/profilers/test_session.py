@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +90,19 @@ def test_dry_run_cannot_become_a_calibration(session):
     from sizing.cli import run
 
     assert run(["calibrate", "profile", str(session.out)]) == 2
+
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_documented_format_names_every_field(session):
+    text = (DOCS / "reference" / "measurement-format.md").read_text(encoding="utf-8")
+    fields = {*session.end, *session.header["plan"]} | {k for r in session.results for k in r}
+    fields |= {k for r in session.results for k in r.get("facts", {}) if k not in ("kernels", "message")}
+    fields |= {k for r in session.results for k in r["sensors"]} | {k for r in session.results for k in r["shape"]}
+    assert [f for f in sorted(fields - {"record"}) if f"`{f}`" not in text] == []
+
+
+def test_how_to_names_every_family():
+    text = (DOCS / "how-to" / "profile-your-gpu.md").read_text(encoding="utf-8")
+    assert [k.family for k in kernels().values() if f"`{k.family}" not in text] == []

@@ -23,14 +23,22 @@ def _cases(plan: Plan) -> Iterator[Case]:
         return
     for model in plan.models:
         for step in plan.steps:
+            typical = step == plan.steps[1]
             for mode in DECODE_MODES if step.decodes else PREFILL_MODES:
-                slow = mode.startswith("compiled") and step not in (plan.steps[1], plan.steps[-1])
-                if not slow or plan.toy:
-                    shape = {"model": model.name, "tp": model.tp, "mode": mode, **step.as_shape()}
-                    first = mode in ("graph", "eager") and not (mode == "eager" and step.decodes)
-                    yield Case(
-                        kernel="decoder.step", shape=shape, priority=1 if first else 2, energy=first and step.decodes
-                    )
+                shape = {"model": model.name, "tp": model.tp, "mode": mode, **step.as_shape()}
+                yield Case(
+                    kernel="decoder.step",
+                    shape=shape,
+                    priority=_priority(mode, step, typical),
+                    energy=typical and mode == "graph",
+                )
+
+
+def _priority(mode: str, step: Step, typical: bool) -> int:
+    """The plain way of each step first; one compiled step a model, for compiling takes long; then the rest."""
+    if mode == ("graph" if step.decodes else "eager"):
+        return 1
+    return 1 if typical and mode == "compiled_graph" else 2
 
 
 def decoder_for(shape: DecoderShape, bench: Bench, step: Step) -> Decoder:

@@ -75,16 +75,24 @@ def count_kernels(call: Callable[[], object], bench: Bench) -> dict[str, list[fl
         call()
     samples = {"operations_count": [float(counter.count)]}
     if bench.cuda:
-        from torch.profiler import ProfilerActivity, profile
+        samples |= _on_device(call, bench)
+    return samples
 
+
+def _on_device(call: Callable[[], object], bench: Bench) -> dict[str, list[float]]:
+    """Kernels and copies that torch's profiler saw on the device; nothing where it saw none."""
+    from torch.profiler import ProfilerActivity, profile
+
+    try:
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
             call()
             bench.synchronize()
-        on_device = [e.name for e in seen.events() if e.device_type == torch.autograd.DeviceType.CUDA]
-        copies = [n for n in on_device if n.startswith(("Memcpy", "Memset"))]
-        samples["kernels_count"] = [float(len(on_device) - len(copies))]
-        samples["copies_count"] = [float(len(copies))]
-    return samples
+        names = [e.name for e in seen.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    except RuntimeError:
+        return {}
+    copies = [n for n in names if n.startswith(("Memcpy", "Memset"))]
+    counted = {"kernels_count": [float(len(names) - len(copies))], "copies_count": [float(len(copies))]}
+    return counted if len(names) > len(copies) else {}
 
 
 @kernel(
