@@ -162,8 +162,8 @@ class Config:
         return [str(value) for value in values]
 
     def per_layer(self, index: int, *keys: str, default: int, low: int = 0, kind: str = "width") -> int:
-        """A whole number that is one for all layers, or a list with one for each."""
-        found = self._found(keys)
+        """A whole number that is one for all layers, or a list with one for each (``..._per_layer`` comes first)."""
+        found = self._found((*(f"{key}_per_layer" for key in keys), *keys))
         if found is None:
             return default
         key, value = found

@@ -12,6 +12,10 @@ POSITIONS = (
 )  # fmt: skip
 
 
+#: Spellings of the number of entries of the embedding.
+VOCABULARY = ("vocab_size", "padded_vocab_size", "n_vocab")
+
+
 def norm_elements(config: Config, traits: Traits) -> int:
     """Elements of one norm of model width. [element]"""
     return hidden_size(config) * (2 if traits.norm_bias else 1)
@@ -21,7 +25,7 @@ def embeddings(config: Config, traits: Traits) -> tuple[Linear, Linear | None, b
     """Input embedding, output head, and whether they are the same."""
     hidden = hidden_size(config)
     width = config.integer("word_embed_proj_dim", "embedding_size", default=hidden)
-    vocabulary = config.integer("vocab_size", "padded_vocab_size", "n_vocab", required=True, kind="vocabulary")
+    vocabulary = config.integer(*VOCABULARY, required=True, kind="vocabulary")
     embedding = Linear(
         name="embed_tokens", inputs=vocabulary, outputs=width, shard="row", quantized=False, role="embedding"
     )

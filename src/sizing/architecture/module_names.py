@@ -45,6 +45,13 @@ _LAST: dict[str, tuple[str, ...]] = {
     "in_proj_qkv": ("in_proj_qkvz", "in_proj"),
     "in_proj_z": ("in_proj_qkvz",),
     "in_proj_ba": ("in_proj_b", "in_proj_a"),
+    "q_a_proj": ("wq_a", "fused_wqa_wkv", "fused_qkv_a_proj"),
+    "q_b_proj": ("wq_b",),
+    "kv_proj": ("wkv", "fused_wqa_wkv"),
+    "kv_a_proj_with_mqa": ("wkv_a", "fused_qkv_a_proj"),
+    "kv_b_proj": ("wkv_b",),
+    "o_a_proj": ("wo_a",),
+    "o_b_proj": ("wo_b",),
     "weights_proj": ("indexers_proj",),
 }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from sizing.architecture.config import Config
 from sizing.architecture.ends import (
     POSITIONS,
+    VOCABULARY,
     embeddings,
     layer_extras,
     norm_elements,
@@ -152,7 +153,7 @@ def model_from_config(
     hidden = hidden_size(text)
     quantization = read_quantization(text, top, _dtype(text), sibling, named)
     architecture = str(next(iter(top.items("architectures") or text.items("architectures") or [""])))
-    traits = _headless(traits, architecture)
+    traits = _headless(traits, architecture) if text.where == "" else traits
     layers, pattern = grouped(_stored(_layers(text, traits), quantization))
     embedding, head, tied = embeddings(text, traits)
     embedding = embedding.with_format(quantization.format_of(embedding, None))
@@ -175,7 +176,7 @@ def model_from_config(
         embedding=embedding,
         head=head,
         other_parameters=outside_layers(text, traits, len(pattern)),
-        towers=towers_of(top, hidden, architecture),
+        towers=towers_of(top.level("thinker_config") or top, hidden, architecture),
         mtp_layers=grouped(_stored(modules, quantization, len(pattern)))[0],
         mtp_other_parameters=besides,
         checkpoint=CheckpointFormat(
@@ -201,19 +202,31 @@ def _text_level(config: Mapping[str, object], warnings: list[str]) -> Config:
     top = Config(config, "", warnings)
     inner = top.level(*NESTED)
     if inner is None:
-        return top
+        return _flattened(top)
+    deeper = inner.level(*NESTED)  # a thinker that holds a text model of its own
+    inner = inner if deeper is None else deeper
     outer = {key: value for key, value in config.items() if not isinstance(value, Mapping)}
     merged = {**outer, **{key: value for key, value in inner.raw.items() if value is not None or key not in outer}}
     if config.get("tie_word_embeddings") is not None:
         merged["tie_word_embeddings"] = config["tie_word_embeddings"]
-    return Config(merged, inner.where, warnings)
+    return _flattened(Config(merged, inner.where, warnings))
+
+
+def _flattened(config: Config) -> Config:
+    """The level with the fields of its halves (DBRX, MPT) where it has none of its own."""
+    found: dict[str, object] = {}
+    for half in ("attn_config", "ffn_config"):
+        level = config.raw.get(half)
+        if isinstance(level, Mapping):
+            found = {**level, **found}
+    return Config({**found, **config.raw}, config.where, config.warnings) if found else config
 
 
 #: Class defaults that change sizes; a config that leaves one out is read with a note.
 _NOTED = frozenset(
     {"num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size", "intermediate_size",
      "moe_intermediate_size", "num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok",
-     "kv_lora_rank", "q_lora_rank", "sliding_window", "first_k_dense_replace"}
+     "kv_lora_rank", "q_lora_rank", "sliding_window", "hidden_size", "num_hidden_layers", "first_k_dense_replace"}
 )  # fmt: skip
 
 
@@ -230,7 +243,8 @@ def _traits(text: Config, top: Config) -> Traits:
         )
     if traits.caution:
         text.warn(f"model type {model_type!r}: {traits.caution}")
-    absent = {key: value for key, value in traits.defaults.items() if key not in text.raw}
+    defaults = {**traits.defaults, **traits.nested} if text.where else traits.defaults
+    absent = {key: value for key, value in defaults.items() if key not in text.raw}
     absent = {key: value for key, value in absent.items() if not _spelled_otherwise(text, key)}
     if absent:
         text.raw = {**text.raw, **absent}
@@ -244,7 +258,19 @@ def _traits(text: Config, top: Config) -> Traits:
 
 def _spelled_otherwise(text: Config, key: str) -> bool:
     """Whether the config gives the fact under another name, so that a class default must not."""
-    for names in (HEADS, KV_HEADS, HEAD_DIM, EXPERTS, TOP_K, SHARED, SHARED_WIDTH, POSITIONS, MOE_WIDTH, INTERMEDIATE):
+    for names in (
+        HEADS,
+        KV_HEADS,
+        HEAD_DIM,
+        EXPERTS,
+        TOP_K,
+        SHARED,
+        SHARED_WIDTH,
+        POSITIONS,
+        MOE_WIDTH,
+        INTERMEDIATE,
+        VOCABULARY,
+    ):
         if key in names:
             return any(name in text.raw for name in names if name != key)
     return False

@@ -92,6 +92,8 @@ class Traits:
         Whether the files ship a causal mask for each layer.
     defaults
         Class defaults of fields that configs of this type leave out.
+    nested
+        More class defaults, of fields that only a config nested in another leaves out.
     caution
         What of the type is not read, so that its numbers are near rather than exact.
     like
@@ -135,6 +137,7 @@ class Traits:
     head_copy: bool = False
     mask_buffers: bool = False
     defaults: dict[str, object] = field(default_factory=dict)
+    nested: dict[str, object] = field(default_factory=dict)
     caution: str = ""
     like: str = ""
 

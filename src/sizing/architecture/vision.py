@@ -12,10 +12,20 @@ from sizing.architecture.model import Tower
 Family = Callable[[Config, Config, int], int]
 
 WIDTH = ("embed_dim", "hidden_size", "vt_hidden_size", "width", "d_model", "n_embd")
-DEPTH = ("depth", "encoder_layers", "num_hidden_layers", "vt_num_hidden_layers", "layers", "num_layers")
+DEPTH = (
+    "depth",
+    "encoder_layers",
+    "num_hidden_layers",
+    "vt_num_hidden_layers",
+    "layers",
+    "num_layers",
+    "conf_num_hidden_layers",
+)
 INNER = ("encoder_ffn_dim", "intermediate_size", "vt_intermediate_size")
 #: Llama 4's tower as its checkpoints ship it: 34 layers, 1408 wide (published total less the text model).
 LLAMA4_TOWER = 871_932_416
+#: Gemma 3n's tower with its projections (published total less the text and sound models).
+MOBILENET_V5 = 327_887_424
 
 
 def blocks(
@@ -258,6 +268,10 @@ def _tower(vision: Config, top: Config, text: int) -> Tower:
     kind, model = vision.text("model_type"), top.text("model_type")
     if "llama4" in kind or "llama4" in model:
         return Tower(name="vision", parameters=LLAMA4_TOWER, hidden_size=1408, layers=34)
+    if "gemma3n" in kind:
+        note = "the tower of Gemma 3n is counted as MobileNet-V5-300M, as published"
+        top.warn(note)
+        return Tower(name="vision", parameters=MOBILENET_V5, hidden_size=2048, note=note)
     for word, family in FAMILIES:
         if word in kind or word in model:
             width, _, depth = _shape(vision)
@@ -283,7 +297,7 @@ def _encoder(top: Config) -> Tower:
 def _sound(audio: Config, top: Config, text: int) -> Tower:
     width, inner, depth = _shape(audio)
     kind = audio.text("model_type")
-    if "gemma4" in kind:
+    if "gemma4" in kind or "gemma3n" in kind:
         return Tower(name="audio", parameters=_conformer(audio, text), hidden_size=width, layers=depth)
     whisper = any(word in kind for word in ("qwen2_audio", "whisper", "voxtral", "qwen2_5_omni"))
     note = "" if whisper else f"audio encoder of type {kind!r} is counted as Whisper's with one projection"
@@ -313,9 +327,9 @@ def whisper_encoder(audio: Config, *, positions: bool) -> int:
 def _conformer(audio: Config, text: int) -> int:
     """Gemma 4's audio encoder: two feed-forwards, attention and a convolution a block (Gulati et al. 2020)."""
     width, _, depth = _shape(audio)
-    heads = audio.integer("num_attention_heads", default=8, kind="heads")
-    kernel = audio.integer("conv_kernel_size", default=5, kind="small")
-    channels = audio.items("subsampling_conv_channels") or [128, 32]
+    heads = audio.integer("num_attention_heads", "conf_num_attention_heads", default=8, kind="heads")
+    kernel = audio.integer("conv_kernel_size", "conf_conv_kernel_size", default=5, kind="small")
+    channels = audio.items("subsampling_conv_channels", "sscp_conv_channel_size") or [128, 32]
     sizes = [Config({"c": channel}).integer("c", kind="small") for channel in channels[:2]]
     first, second = sizes if len(sizes) == 2 else (128, 32)
     block = 16 * width * width + 5 * width * width + 3 * width * width + width * (kernel + 9) + width // heads

@@ -25,6 +25,8 @@ RATIO_NAMED = {
 def ratio_of(config: Config, index: int) -> int:
     """Tokens that share one entry in a layer; 0 where only the window is kept. [token]"""
     listed = config.items("compress_ratios")
+    if listed and index >= len(listed):  # a module for multi-token prediction keeps the window only
+        return 0
     if listed:
         return config.per_layer(index, "compress_ratios", default=0, low=0, kind="positions")
     named = config.texts("layer_types")

@@ -14,8 +14,18 @@ FOUR_TIMES = frozenset(
     {"gpt2", "gptj", "gpt_neo", "gpt_bigcode", "bloom", "mpt", "falcon", "codegen", "RefinedWebModel", "RefinedWeb"}
 )
 #: Types whose ``intermediate_size`` counts gate and up together.
-HALVED = frozenset({"recurrent_gemma"})
-INTERMEDIATE = ("decoder_ffn_dim", "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "d_ff", "inner_hidden_size", "d_inner")
+HALVED = frozenset({"recurrent_gemma", "qwen"})
+INTERMEDIATE = (
+    "decoder_ffn_dim",
+    "intermediate_size",
+    "n_inner",
+    "ffn_dim",
+    "ffn_hidden_size",
+    "d_ff",
+    "inner_hidden_size",
+    "d_inner",
+    "hidden_dim",
+)
 
 
 def intermediate_size(config: Config, index: int) -> int:
