@@ -138,7 +138,7 @@ def _concrete(config: Config, traits: Traits, kind: str, index: int) -> str:
         return "compressed"
     if config.has("block_configs"):
         return "searched"
-    if config.has("kv_lora_rank"):
+    if config.has("kv_lora_rank") and config.flag("use_mla", default=True):
         if kind == "sliding":
             return "sliding_mla"
         return "sparse" if config.has("index_topk", "index_head_dim") else "mla"

@@ -232,7 +232,8 @@ FAMILIES: tuple[tuple[str, Family], ...] = (
     ("qwen2_5_omni", _qwen), ("qwen3_omni", _qwen3), ("gemma4", _gemma4), ("gemma3", _gemma3),
     ("paligemma", _paligemma), ("idefics3", _idefics), ("smolvlm", _idefics), ("pixtral", _pixtral),
     ("kimi", _moonvit), ("moonvit", _moonvit), ("internvl", _internvl), ("intern_vit", _internvl),
-    ("mllama", _mllama), ("cohere2_vision", _cohere), ("glm4v", _glm4v), ("glm46v", _glm4v), ("llava", _clip), ("clip", _clip),
+    ("mllama", _mllama), ("cohere2_vision", _cohere), ("glm4v", _glm4v), ("glm46v", _glm4v), ("llava", _clip),
+    ("clip", _clip),
 )  # fmt: skip
 
 
@@ -295,7 +296,7 @@ def _encoder(top: Config) -> Tower:
 
 
 def _sound(audio: Config, top: Config, text: int) -> Tower:
-    width, inner, depth = _shape(audio)
+    width, _, depth = _shape(audio)
     kind = audio.text("model_type")
     if "gemma4" in kind or "gemma3n" in kind:
         return Tower(name="audio", parameters=_conformer(audio, text), hidden_size=width, layers=depth)

@@ -8,12 +8,13 @@ import typer
 
 def command(
     file: Annotated[
-        Path | None, typer.Argument(help="CSV file of parameter counts; the shipped set if left out.", show_default=False)
+        Path | None,
+        typer.Argument(help="CSV file of parameter counts; the shipped set if left out.", show_default=False),
     ] = None,
     configs: Annotated[
         Path | None, typer.Option(help="Folder of owner--name.json files, tried before the catalogue.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write per-row counts to this CSV file.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write per-row counts to this CSV (or .json) file.")] = None,
     format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
 ) -> None:
     """Count the parameters of each model and print the error table."""
@@ -26,7 +27,8 @@ def command(
     rows = read_rows(file)
     counts = [count_row(row, configs) for row in progress(rows, len(rows), "counting")]
     if out is not None:
-        emit(render_rows([count.cells() for count in counts], format="csv"), out)
+        kind = "json" if out.suffix == ".json" else "csv"
+        emit(render_rows([count.cells() for count in counts], format=kind), out)
     notes = [f"{count.id}: {count.reason}" for count in counts if count.reason]
     answered = sum(count.parameters is not None for count in counts)
     title = f"{len(rows)} models, {answered} counted, {len(notes)} explained below"
