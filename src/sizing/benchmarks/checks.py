@@ -52,11 +52,7 @@ def _tpot_warnings(point: BenchPoint) -> list[str]:
     derived, given = point.tpot_from_means_s, point.tpot.mean_s if point.tpot else None
     if point.tpot is not None and point.tpot_definition not in TRUSTED_DEFINITIONS:
         meaning = TPOT_DEFINITIONS[point.tpot_definition]
-        use = (
-            "recomputed from the means"
-            if derived is not None
-            else "and the means to recompute it are missing"
-        )
+        use = "recomputed from the means" if derived is not None else "and the means to recompute it are missing"
         return [f"the file's TPOT is {meaning}: {use}"]
     if derived is None or not given:
         return []
@@ -152,8 +148,7 @@ def _count_refusals(point: BenchPoint) -> list[str]:
         found.append("no request completed")
     if point.failed and point.completed and point.failed > FAILED_SHARE * (point.failed + point.completed):
         found.append(
-            f"{point.failed} of {point.failed + point.completed} requests failed "
-            f"(at most {FAILED_SHARE:.0%} allowed)"
+            f"{point.failed} of {point.failed + point.completed} requests failed (at most {FAILED_SHARE:.0%} allowed)"
         )
     shown = (
         point.ttft_s,

@@ -116,9 +116,7 @@ class Document:
             if not self.name.endswith((".yaml", ".yml")):
                 return None
             where = f", line {mark.line + 1}" if mark else ""
-            raise InputError(
-                f"{self.name}{where}: broken YAML ({getattr(error, 'problem', error)})"
-            ) from None
+            raise InputError(f"{self.name}{where}: broken YAML ({getattr(error, 'problem', error)})") from None
 
 
 def open_document(path: str | Path) -> Document:

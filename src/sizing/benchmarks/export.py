@@ -26,9 +26,7 @@ def llmd_report(point: BenchPoint) -> dict[str, Any]:
                     *(f"warning: {w}" for w in point.warnings),
                     *(f"refused: {r}" for r in point.refusals),
                 ],
-                "time": _without_none(
-                    {"duration": None if point.duration_s is None else f"PT{point.duration_s}S"}
-                ),
+                "time": _without_none({"duration": None if point.duration_s is None else f"PT{point.duration_s}S"}),
             }
         ),
         "scenario": {"stack": [_component(point)], "load": _load(point)},
@@ -89,9 +87,7 @@ def _load(point: BenchPoint) -> dict[str, Any]:
                 "stage": point.index,
                 "concurrency": point.load.concurrency,
                 "rate_qps": point.load.request_rate_per_s,
-                **{
-                    k: {"distribution": distribution, "value": v} for k, v in lengths.items() if v is not None
-                },
+                **{k: {"distribution": distribution, "value": v} for k, v in lengths.items() if v is not None},
             }
         ),
         "native": {"args": {}},
@@ -99,11 +95,7 @@ def _load(point: BenchPoint) -> dict[str, Any]:
 
 
 def _aggregate(point: BenchPoint) -> dict[str, Any]:
-    tpot = (
-        point.tpot
-        if point.tpot_s is not None and point.tpot and point.tpot.centre[0] == point.tpot_s
-        else None
-    )
+    tpot = point.tpot if point.tpot_s is not None and point.tpot and point.tpot.centre[0] == point.tpot_s else None
     if tpot is None and point.tpot_s is not None:
         tpot = Latency(mean_s=point.tpot_s)
     latencies = {

@@ -9,9 +9,7 @@ from typing import Literal
 from sizing.errors import InputError
 
 LoadKind = Literal["closed", "open", "offline", "static", "prefill"]
-TpotDefinition = Literal[
-    "after_first_token", "includes_ttft", "per_gap", "halved", "server_reported", "absent"
-]
+TpotDefinition = Literal["after_first_token", "includes_ttft", "per_gap", "halved", "server_reported", "absent"]
 
 # What each definition says, for messages and for the reference page.
 TPOT_DEFINITIONS: Mapping[str, str] = MappingProxyType(

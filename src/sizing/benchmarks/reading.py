@@ -39,9 +39,7 @@ def read_document(document: Document, kind: str | None = None) -> tuple[BenchPoi
     reader = READERS.get(kind)() if kind else recognised(document)
     if reader is None:
         known = ", ".join(READERS.names())
-        raise InputError(
-            f"{document.name}: not a benchmark result known here; give its format with --kind ({known})"
-        )
+        raise InputError(f"{document.name}: not a benchmark result known here; give its format with --kind ({known})")
     points = tuple(reader.read(document))
     if not points:
         raise InputError(f"{document.name}: no benchmark result in the file (read as {reader.title})")

@@ -15,6 +15,7 @@ SECONDS = {
     "us": 1e-6, "microsecond": 1e-6, "microseconds": 1e-6,
     "ns": 1e-9, "nanosecond": 1e-9, "nanoseconds": 1e-9,
 }  # fmt: skip
+LARGEST = 1e20  # of anything that a result file counts or times, nanoseconds since 1970 included
 ABSENT = ("", "none", "null", "n/a", "nan", "not set")
 PERCENTILE = re.compile(r"p(?:(\d{1,2})p(\d+)|(\d{1,3}(?:\.\d+)?))$")
 
@@ -86,9 +87,9 @@ class Record:
     def amount(self, *keys: str) -> float | None:
         """A number that must be finite and not negative."""
         value = self.number(*keys)
-        if value is not None and (value < 0.0 or math.isinf(value)):
+        if value is not None and not 0.0 <= value <= LARGEST:
             key = next(k for k in keys if self.values.get(k) is not None)
-            raise InputError(f"{self.where}: {key} is {value:g}, expected a finite number >= 0")
+            raise InputError(f"{self.where}: {key} is {value:g}, expected a number from 0 to {LARGEST:g}")
         return value
 
     def rate(self, *keys: str) -> float | None:

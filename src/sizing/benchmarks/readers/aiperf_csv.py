@@ -45,9 +45,7 @@ class AiperfCsv:
             output_tokens_per_s=_value(document, table, "output token throughput"),
             completed=None if completed is None else round(completed),
         )
-        return [
-            point.warned("the CSV does not say the concurrency asked for: the measured one, rounded, is used")
-        ]
+        return [point.warned("the CSV does not say the concurrency asked for: the measured one, rounded, is used")]
 
 
 def _table(document: Document) -> dict[str, tuple[str, dict[str, str]]]:

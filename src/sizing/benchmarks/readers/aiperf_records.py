@@ -23,11 +23,7 @@ class AiperfRecords:
         """Lines with ``metadata`` and ``metrics`` of single requests."""
         first = document.mappings[0] if document.mappings else {}
         metrics = first.get("metrics")
-        return (
-            isinstance(metrics, dict)
-            and isinstance(first.get("metadata"), dict)
-            and "request_latency" in metrics
-        )
+        return isinstance(metrics, dict) and isinstance(first.get("metadata"), dict) and "request_latency" in metrics
 
     def read(self, document: Document) -> Sequence[BenchPoint]:
         """One point over all requests of the profiling phase."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from sizing.benchmarks.document import Document
 from sizing.benchmarks.point import BenchPoint, Latency, Load
 from sizing.benchmarks.reader import READERS
+from sizing.benchmarks.record import LARGEST
 from sizing.errors import InputError
 
 DECODE = ("x_kv_usage", "y_context_length", "z_itl", "max_kv_tokens")
@@ -64,16 +65,18 @@ def _vector(document: Document, arrays: dict[str, Any], key: str) -> Any:
 
     try:
         vector = np.asarray(arrays[key], dtype=float).reshape(-1)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"{document.name}: {key} is not a list of numbers") from None
-    if not np.all(np.isfinite(vector)) or np.any(vector < 0.0) or vector.size == 0:
-        raise InputError(f"{document.name}: {key} must be finite numbers >= 0, at least one")
+    if vector.size == 0 or not np.all((vector >= 0.0) & (vector <= LARGEST)):
+        raise InputError(f"{document.name}: {key} must be numbers from 0 to {LARGEST:g}, at least one")
     return vector
 
 
 def _decode(document: Document, usage: Any, context: Any, itl_ms: Any, capacity: Any) -> list[BenchPoint]:
     if not usage.size == context.size == itl_ms.size:
         raise InputError(f"{document.name}: {', '.join(DECODE[:3])} differ in length")
+    if not context.all():
+        raise InputError(f"{document.name}: y_context_length is 0, expected tokens > 0")
     batch = usage * float(capacity[0]) / context
     return [
         BenchPoint(

@@ -38,9 +38,7 @@ class Guidellm:
         version = metadata.text("guidellm_version")
         points = []
         for index, bench in enumerate(report.items("benchmarks")):
-            points.append(
-                _point(document, report, bench, index, version or (f"schema {schema:g}" if schema else None))
-            )
+            points.append(_point(document, report, bench, index, version or (f"schema {schema:g}" if schema else None)))
         return points
 
 
@@ -75,9 +73,7 @@ def _point(document: Document, report: Record, bench: Record, index: int, versio
 
 def _load(bench: Record) -> Load:
     """Strategies: synchronous, concurrent, throughput, constant, poisson (async in older reports)."""
-    strategy = next(
-        (found for path in STRATEGY_PLACES if (found := bench.part(*path)).values), bench.part("none")
-    )
+    strategy = next((found for path in STRATEGY_PLACES if (found := bench.part(*path)).values), bench.part("none"))
     kind = strategy.text("type_", "kind", "type") or ""
     if kind == "synchronous":
         return Load(kind="closed", concurrency=1.0)
@@ -103,9 +99,7 @@ def _model(report: Record, bench: Record) -> str | None:
             part: Any = record.values
             for key in path:
                 part = part.get(key) if isinstance(part, dict) else None
-            name = (
-                Record(record.where, part).text("model", "backend_model") if isinstance(part, dict) else None
-            )
+            name = Record(record.where, part).text("model", "backend_model") if isinstance(part, dict) else None
             if name:
                 return name
     return None

@@ -89,9 +89,7 @@ def _latency(row: Record, name: str, scale_s: float) -> Latency | None:
         levels = {level: float(value) for level, value in zip(LEVELS, values, strict=True)} if values else {}
     except (ValueError, SyntaxError, TypeError):
         raise InputError(f"{row.where}: {name} percentiles are not a list of {len(LEVELS)} numbers") from None
-    return latency_s(
-        scale_s, mean=row.amount(f"{name}|Mean"), std=row.amount(f"{name}|Std Dev"), percentiles=levels
-    )
+    return latency_s(scale_s, mean=row.amount(f"{name}|Mean"), std=row.amount(f"{name}|Std Dev"), percentiles=levels)
 
 
 def _model(row: Record) -> str | None:

@@ -100,9 +100,7 @@ def _prometheus(document: Document, successes: Record) -> BenchPoint:
         request_throughput_per_s=successes.amount("rate"),
         completed=successes.count("count"),
     )
-    return point.refused(
-        "server-side Prometheus averages do not belong to one stage: read the lifecycle file"
-    )
+    return point.refused("server-side Prometheus averages do not belong to one stage: read the lifecycle file")
 
 
 def _stage(name: str) -> int:

@@ -86,9 +86,7 @@ def _point(document: Document, values: Mapping[str, Any], index: int) -> BenchPo
     record = Record(f"{document.name}: result {index}", values)
     scenario = record.text("scenario_type")
     if scenario and "agentic" in scenario:
-        raise InputError(
-            f"{record.where}: scenario_type is {scenario!r}; only runs with isl and osl are read"
-        )
+        raise InputError(f"{record.where}: scenario_type is {scenario!r}; only runs with isl and osl are read")
     isl, osl = record.amount("isl"), record.amount("osl")
     gpus, output_gpus = _gpus(record)
     output_rate, input_rate = record.amount("output_tput_per_gpu"), record.amount("input_tput_per_gpu")
@@ -102,9 +100,7 @@ def _point(document: Document, values: Mapping[str, Any], index: int) -> BenchPo
         output_tokens=None if osl is None else osl * MEAN_SHARE,
         length_range=LENGTH_RANGE,
         output_tokens_per_s=output_rate * output_gpus if output_rate is not None and output_gpus else None,
-        input_tokens_per_s=input_rate * gpus
-        if input_rate is not None and gpus and gpus == output_gpus
-        else None,
+        input_tokens_per_s=input_rate * gpus if input_rate is not None and gpus and gpus == output_gpus else None,
         model=record.text("model"),
         engine=record.text("framework"),
         engine_version=record.text("image"),

@@ -46,10 +46,8 @@ def _point_v02(document: Document, report: Record, version: str) -> BenchPoint:
         sha256=document.sha256,
         index=load.count("stage") or 0,
         load=_load(load),
-        input_tokens=requests.part("input_length").amount("mean")
-        or load.part("input_seq_len").amount("value"),
-        output_tokens=requests.part("output_length").amount("mean")
-        or load.part("output_seq_len").amount("value"),
+        input_tokens=requests.part("input_length").amount("mean") or load.part("input_seq_len").amount("value"),
+        output_tokens=requests.part("output_length").amount("mean") or load.part("output_seq_len").amount("value"),
         request_throughput_per_s=rates.part("request_rate").amount("mean"),
         output_tokens_per_s=rates.part("output_token_rate").amount("mean"),
         input_tokens_per_s=rates.part("input_token_rate").amount("mean"),
@@ -70,9 +68,7 @@ def _point_v01(document: Document, report: Record, version: str) -> BenchPoint:
         format_version=version,
         source=document.name,
         sha256=document.sha256,
-        load=load_of(
-            arguments.rate("concurrency", "max_concurrency"), arguments.rate("qps_values", "request_rate")
-        ),
+        load=load_of(arguments.rate("concurrency", "max_concurrency"), arguments.rate("qps_values", "request_rate")),
         input_tokens=requests.part("input_length").amount("mean"),
         output_tokens=requests.part("output_length").amount("mean"),
         request_throughput_per_s=rates.amount("requests_per_sec"),
@@ -107,11 +103,7 @@ def _load(load: Record) -> Load:
 
 def _completed(requests: Record) -> int | None:
     total = requests.count("total")
-    return (
-        None
-        if total is None
-        else total - (requests.count("failures") or 0) - (requests.count("incomplete") or 0)
-    )
+    return None if total is None else total - (requests.count("failures") or 0) - (requests.count("incomplete") or 0)
 
 
 def _stack(report: Record) -> dict[str, Any]:

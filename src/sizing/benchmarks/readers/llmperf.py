@@ -19,9 +19,7 @@ class Llmperf:
 
     def recognises(self, document: Document) -> bool:
         """Keys that begin with ``results_ttft_s``."""
-        return any(
-            key.startswith(("results_ttft_s", "results_inter_token_latency_s")) for key in document.mapping
-        )
+        return any(key.startswith(("results_ttft_s", "results_inter_token_latency_s")) for key in document.mapping)
 
     def read(self, document: Document) -> Sequence[BenchPoint]:
         """One point."""
@@ -51,11 +49,7 @@ class Llmperf:
 def _latency(record: Record, head: str) -> Latency | None:
     percentiles = {}
     for key in record.values:
-        level = (
-            percentile_of(key.removeprefix(f"{head}_quantiles_"))
-            if key.startswith(f"{head}_quantiles_")
-            else None
-        )
+        level = percentile_of(key.removeprefix(f"{head}_quantiles_")) if key.startswith(f"{head}_quantiles_") else None
         value = None if level is None else record.amount(key)
         if level is not None and value is not None:
             percentiles[level] = value

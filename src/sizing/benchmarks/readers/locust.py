@@ -32,9 +32,7 @@ class Locust:
         kept = [row for row in rows if row.get("Type") not in ("METRIC", "", None)]
         if "Timestamp" in (rows[0] if rows else {}):
             kept = rows[-1:]
-        return [
-            _point(document, Record(f"{document.name}: row {n + 2}", row), n) for n, row in enumerate(kept)
-        ]
+        return [_point(document, Record(f"{document.name}: row {n + 2}", row), n) for n, row in enumerate(kept)]
 
 
 def _point(document: Document, row: Record, index: int) -> BenchPoint:
@@ -49,13 +47,9 @@ def _point(document: Document, row: Record, index: int) -> BenchPoint:
         completed=row.count("Request Count", "Total Request Count"),
         failed=row.count("Failure Count", "Total Failure Count"),
     )
-    return point.refused(
-        "a hint only: response time is the first byte when streaming; no TTFT, TPOT or tokens"
-    )
+    return point.refused("a hint only: response time is the first byte when streaming; no TTFT, TPOT or tokens")
 
 
 def _latency(row: Record) -> Latency | None:
     levels = {float(key[:-1]): value for key in LEVELS if (value := row.amount(key)) is not None}
-    return latency_s(
-        1e-3, mean=row.amount("Average Response Time", "Total Average Response Time"), percentiles=levels
-    )
+    return latency_s(1e-3, mean=row.amount("Average Response Time", "Total Average Response Time"), percentiles=levels)

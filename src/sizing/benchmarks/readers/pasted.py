@@ -77,9 +77,7 @@ def _point(document: Document, block: str, before: str, index: int) -> BenchPoin
         tp=_option_count(before, "tensor-parallel-size") or _option_count(before, "tp"),
     )
     if point.load.kind == "offline":
-        point = point.warned(
-            "the block names neither a rate nor a concurrency: taken as all requests at once"
-        )
+        point = point.warned("the block names neither a rate nor a concurrency: taken as all requests at once")
     return point
 
 

@@ -39,9 +39,7 @@ def is_vllm(values: Mapping[str, Any]) -> bool:
     return latencies and "request_throughput" in values and "mean_e2e_latency_ms" not in values
 
 
-def vllm_point(
-    document: Document, values: Mapping[str, Any], index: int, kind: str = "vllm-serve"
-) -> BenchPoint:
+def vllm_point(document: Document, values: Mapping[str, Any], index: int, kind: str = "vllm-serve") -> BenchPoint:
     """Point of one flat mapping."""
     record = Record(f"{document.name}: result {index}", values)
     completed = record.count("completed")
@@ -59,9 +57,7 @@ def vllm_point(
         tpot=flat_latency(record, "tpot_ms", MS),
         itl=flat_latency(record, "itl_ms", MS),
         e2e=flat_latency(record, "e2el_ms", MS),
-        tpot_definition="after_first_token"
-        if "mean_tpot_ms" in values or "median_tpot_ms" in values
-        else "absent",
+        tpot_definition="after_first_token" if "mean_tpot_ms" in values or "median_tpot_ms" in values else "absent",
         input_tokens=mean_length(record.amount("total_input_tokens"), completed),
         output_tokens=mean_length(record.amount("total_output_tokens"), completed),
         length_range=_length_range(values.get("output_lens")),

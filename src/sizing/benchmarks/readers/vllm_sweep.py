@@ -38,6 +38,4 @@ def _rows(document: Document) -> list[dict[str, str | None]]:
     head = (text or "").split("\n", 1)[0]
     if text is None or "_ttft_ms" not in head or "," not in head:
         return []
-    return [
-        {k: v or None for k, v in row.items() if k is not None} for row in csv.DictReader(io.StringIO(text))
-    ]
+    return [{k: v or None for k, v in row.items() if k is not None} for row in csv.DictReader(io.StringIO(text))]

@@ -35,6 +35,4 @@ class VllmThroughput:
             model=record.text("model_id"),
             engine="vllm",
         )
-        return [
-            point.warned("tokens_per_second counts input and output together: give both lengths by option")
-        ]
+        return [point.warned("tokens_per_second counts input and output together: give both lengths by option")]

@@ -17,9 +17,7 @@ class SglangLog:
 
     def recognises(self, text: str) -> bool:
         """Lines that only SGLang prints."""
-        return any(
-            mark in text for mark in ("KV Cache is allocated", "Load weight end", "max_total_num_tokens=")
-        )
+        return any(mark in text for mark in ("KV Cache is allocated", "Load weight end", "max_total_num_tokens="))
 
     def read(self, document: Document, text: str) -> StartupLog:
         """What the log states."""
@@ -37,9 +35,7 @@ class SglangLog:
             pp=whole(text, r"pp_size=(\d+)"),
             dp=whole(text, r"dp_size=(\d+)"),
             ep=whole(text, r"ep_size=(\d+)"),
-            weight_format=word(
-                text, r"quantization=['\"](\w+)['\"]", r"Load weight end\.[^\n]*?dtype=torch\.(\w+)"
-            ),
+            weight_format=word(text, r"quantization=['\"](\w+)['\"]", r"Load weight end\.[^\n]*?dtype=torch\.(\w+)"),
             kv_format=word(text, r"kv_cache_dtype=['\"](\w+)['\"]"),
             utilization=number(text, r"mem_fraction_static=([\d.]+)", r"--mem-fraction-static[ =]+([\d.]+)"),
             max_model_len=whole(text, r"context_len=(\d+)", r"context_length=(\d+)"),
@@ -50,9 +46,7 @@ class SglangLog:
             weights_bytes=stated if stated is not None else derived,
             cuda_graph_bytes=size_bytes(text, rf"Capture cuda graph end\.[^\n]*?mem usage={SIZE}"),
             kv_bytes=_kv_bytes(text),
-            kv_tokens=number(
-                text, r"max_total_num_tokens=(\d+)", r"KV Cache is allocated\.[^\n]*?#tokens: (\d+)"
-            ),
+            kv_tokens=number(text, r"max_total_num_tokens=(\d+)", r"KV Cache is allocated\.[^\n]*?#tokens: (\d+)"),
             warnings=_warnings(text),
         )
 

@@ -33,9 +33,7 @@ class TrtllmLog:
             text, rf"loading model weights \(inside torch\)[^:]*: {SIZE}", rf"Loaded engine size: {SIZE}"
         )
         outside = size_bytes(text, rf"loading model weights \(outside torch\)[^:]*: {SIZE}")
-        block_size = whole(
-            text, r"[Tt]okens per block[:=]?\s*(\d+)", r"tokens_per_block['\"]?\s*[=:]\s*(\d+)"
-        )
+        block_size = whole(text, r"[Tt]okens per block[:=]?\s*(\d+)", r"tokens_per_block['\"]?\s*[=:]\s*(\d+)")
         blocks = number(text, r"blocks in KV cache primary pool: (\d+)")
         rest = peak - weights - (outside or 0.0) if peak is not None and weights is not None else None
         return StartupLog(
@@ -47,13 +45,9 @@ class TrtllmLog:
             tp=whole(text, r"tp_size['\"]?\s*[=:]\s*(\d+)", r"tensor_parallel_size['\"]?\s*[=:]\s*(\d+)"),
             pp=whole(text, r"pp_size['\"]?\s*[=:]\s*(\d+)", r"pipeline_parallel_size['\"]?\s*[=:]\s*(\d+)"),
             kv_format=word(text, r"kv_cache_dtype['\"]?\s*[=:]\s*['\"]?(\w+)"),
-            utilization=number(
-                text, r"fraction is set ([\d.]+)", r"free_gpu_memory_fraction['\"]?\s*[=:]\s*([\d.]+)"
-            ),
+            utilization=number(text, r"fraction is set ([\d.]+)", r"free_gpu_memory_fraction['\"]?\s*[=:]\s*([\d.]+)"),
             max_model_len=whole(text, r"maxSequenceLen: (\d+)", r"max_seq_len['\"]?\s*[=:]\s*(\d+)"),
-            max_num_batched_tokens=whole(
-                text, r"maxNumTokens: (\d+)", r"max_num_tokens['\"]?\s*[=:]\s*(\d+)"
-            ),
+            max_num_batched_tokens=whole(text, r"maxNumTokens: (\d+)", r"max_num_tokens['\"]?\s*[=:]\s*(\d+)"),
             max_num_seqs=whole(text, r"maxNumSequences: (\d+)", r"max_batch_size['\"]?\s*[=:]\s*(\d+)"),
             block_size=block_size,
             total_bytes=size_bytes(text, rf"device total memory {SIZE}", rf"paged kv cache: total: {SIZE}"),
@@ -61,9 +55,7 @@ class TrtllmLog:
             non_torch_bytes=outside,
             activation_bytes=rest,
             kv_bytes=_kv_bytes(text),
-            kv_tokens=number(
-                text, r"max tokens in paged KV cache \((\d+)\)", r"Using (\d+) tokens in paged KV cache"
-            )
+            kv_tokens=number(text, r"max tokens in paged KV cache \((\d+)\)", r"Using (\d+) tokens in paged KV cache")
             or (blocks * block_size if blocks and block_size else None),
         )
 
@@ -74,8 +66,4 @@ def _kv_bytes(text: str) -> float | None:
     if allocated:
         return allocated[-1]
     plain = number(text, r"Allocate (\d+) bytes for k/v cache")
-    return (
-        plain
-        if plain
-        else size_bytes(text, rf"available KV cache memory when calculating max tokens: {SIZE}")
-    )
+    return plain if plain else size_bytes(text, rf"available KV cache memory when calculating max tokens: {SIZE}")

@@ -110,9 +110,7 @@ def _budget(text: str) -> dict[str, Any]:
 def _warnings(text: str, printed: float | None) -> tuple[str, ...]:
     found = []
     if "hybrid" in text.lower() or "padding layers" in text:
-        found.append(
-            "layers of several kinds: the printed KV cache size is not the capacity, use max concurrency"
-        )
+        found.append("layers of several kinds: the printed KV cache size is not the capacity, use max concurrency")
     if printed is None and " blocks:" in text:
         found.append("tokens are blocks times the block size (16 where the log does not say)")
     return tuple(found)
