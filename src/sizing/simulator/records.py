@@ -86,9 +86,9 @@ class Records:
 
     @property
     def tpot_s(self) -> Floats:
-        """Mean gap after the first token; 0 for an answer of one token, infinite where unfinished. [s]"""
+        """Mean gap after the first token; NaN for an answer of one token, infinite where unfinished. [s]"""
         gaps = np.maximum(self.output_tokens - 1, 1)
-        mean = np.where(self.output_tokens > 1, (self.finish_ps - self.first_token_ps) * PS / gaps, 0.0)
+        mean = np.where(self.output_tokens > 1, (self.finish_ps - self.first_token_ps) * PS / gaps, np.nan)
         return np.where(self.done, mean, np.inf)
 
     @property

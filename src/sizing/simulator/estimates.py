@@ -1,0 +1,140 @@
+"""From records to figures with confidence intervals."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sizing.errors import LawBroken
+from sizing.simulator.records import PS, REFUSED, UNFINISHED, Records
+from sizing.workload.slo import Slo, goodput, value_at
+
+PERCENTILES = (None, 50, 90, 95, 99)
+BATCHES = 20
+LITTLE_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A figure and its 95 % confidence interval (equal to the figure where there is none)."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval."""
+        return (self.high - self.low) / 2
+
+
+def label(metric: str, percentile: float | None) -> str:
+    """Name of a statistic: ``ttft_mean_s``, ``tpot_p99_s``."""
+    return f"{metric}_{'mean' if percentile is None else f'p{percentile:g}'}_s"
+
+
+def counted(records: Records, warm_up: float) -> tuple[NDArray[np.bool_], float]:
+    """Requests after the warm-up, and when it ends: a share of the time in which requests arrive. [s]"""
+    arrival = records.arrival_s
+    cut = float(arrival.min() + warm_up * (arrival.max() - arrival.min()))
+    return arrival >= cut, cut
+
+
+def measures(records: Records, keep: NDArray[np.bool_], slo: Slo | None) -> dict[str, float]:
+    """Figures of one run over the requests in ``keep``; a refused or unfinished request counts as infinite."""
+    ttft, tpot, latency = (np.where(records.done, x, np.inf)[keep] for x in
+                           (records.ttft_s, records.tpot_s, records.latency_s))  # fmt: skip
+    found: dict[str, float] = {}
+    for metric, values in {"ttft": ttft, "tpot": tpot, "latency": latency, "queue": records.queue_s[keep]}.items():
+        for percentile in PERCENTILES:
+            found[label(metric, percentile)] = value_at(values, percentile)
+    if slo is not None:
+        found["goodput"] = goodput(slo, ttft, tpot, records.done[keep])
+        found[label("ttft", slo.ttft_at)] = value_at(ttft, slo.ttft_at)
+        found[label("tpot", slo.tpot_at)] = value_at(tpot, slo.tpot_at)
+    found["unfinished"] = float(np.count_nonzero(records.status[keep] == UNFINISHED))
+    found["refused"] = float(np.count_nonzero(records.status[keep] == REFUSED))
+    prompt = float(records.input_tokens[keep].sum())
+    found["prefix_hit_share"] = float(records.hit_tokens[keep].sum()) / prompt
+    found["preemptions_per_request"] = float(records.preempted[keep].mean())
+    return found
+
+
+def whole_run(records: Records) -> dict[str, float]:
+    """Figures that belong to a run as a whole, warm-up included."""
+    for_s = max(records.end_s - float(records.arrival_s.min()), 1e-12)
+    done = records.done
+    tokens = records.gap_count
+    return {
+        "requests_per_s": float(done.sum()) / for_s,
+        "output_tokens_per_s": float(records.output_tokens[done].sum()) / for_s,
+        "utilization": float(records.busy_s.mean()) / for_s,
+        "requests_present": float(records.present_request_s.sum()) / for_s,
+        "itl_mean_s": value_at(records.gap_s, None, tokens),
+        "itl_p50_s": value_at(records.gap_s, 50, tokens),
+        "itl_p99_s": value_at(records.gap_s, 99, tokens),
+    }
+
+
+def check_laws(records: Records, kv_blocks: int, everywhere_up: bool) -> None:
+    """Little's law and the size of the cache, on every run; a run that breaks one is a fault of ours."""
+    if int(records.peak_kv_blocks.max()) > kv_blocks:
+        raise LawBroken(f"simulation used {records.peak_kv_blocks.max()} KV blocks of {kv_blocks}; please report it")
+    if not everywhere_up:
+        return  # requests held while nothing is up are present nowhere
+    until = np.where(records.done, records.finish_ps * PS, records.end_s)
+    stayed = np.where((records.status != REFUSED) & (records.replica >= 0), until - records.arrival_s, 0.0)
+    present, sojourn = float(records.present_request_s.sum()), float(stayed.sum())
+    if not math.isclose(present, sojourn, rel_tol=LITTLE_TOLERANCE, abs_tol=1e-6):
+        raise LawBroken(
+            f"simulation breaks Little's law: {present:.6g} request-seconds present, {sojourn:.6g} from latencies;"
+            " please report it"
+        )
+
+
+def student_t(degrees: int) -> float:
+    """The 97.5 % quantile of Student's t."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, 0.975))
+
+
+def interval(values: Sequence[float], middle: float | None = None) -> Estimate:
+    """Mean of independent figures and its 95 % interval; around ``middle`` if that is given."""
+    array = np.asarray(values, dtype=np.float64)
+    value = float(array.mean()) if middle is None else middle
+    if len(array) < 2 or not np.all(np.isfinite(array)):
+        spread = 0.0 if math.isfinite(value) else math.nan
+        return Estimate(value=value, low=value - spread, high=value + spread)
+    half = student_t(len(array) - 1) * float(array.std(ddof=1)) / math.sqrt(len(array))
+    return Estimate(value=value, low=value - half, high=value + half)
+
+
+def over_replications(runs: Sequence[dict[str, float]]) -> dict[str, Estimate]:
+    """Each figure over independent replications."""
+    return {name: interval([run[name] for run in runs]) for name in runs[0]}
+
+
+def over_batches(records: Records, keep: NDArray[np.bool_], slo: Slo | None) -> dict[str, Estimate]:
+    """Figures of a single run, intervals from the same figures of consecutive batches of requests.
+
+    Batch means (Law, Simulation Modeling and Analysis, section 9.5.3): batches long enough are nearly
+    independent. A percentile's interval is centred on that of the whole run.
+    """
+    whole = measures(records, keep, slo)
+    positions = np.flatnonzero(keep)
+    if len(positions) < 10 * BATCHES:
+        return {name: interval([value]) for name, value in whole.items()}
+    parts = []
+    order = positions[np.argsort(records.arrival_ps[positions], kind="stable")]
+    for part in np.array_split(order, BATCHES):
+        mask = np.zeros(len(records), dtype=np.bool_)
+        mask[part] = True
+        parts.append(measures(records, mask, slo))
+    counts = ("unfinished", "refused")
+    return {
+        name: interval([value] if name in counts else [part[name] for part in parts], value)
+        for name, value in whole.items()
+    }
