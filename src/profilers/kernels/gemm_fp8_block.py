@@ -69,7 +69,7 @@ def _scaled_mm(x: torch.Tensor, x_scale: torch.Tensor, w_scale: torch.Tensor):  
         raise Unsupported(f"block-scaled FP8 needs torch.nn.functional.scaled_mm; torch {torch.__version__} has none")
     if torch.cuda.get_device_capability(x.device)[0] != 9:
         raise Unsupported("torch's block-scaled FP8 product is for compute capability 9 (Hopper)")
-    by_column = x_scale.t().contiguous().t()
+    by_column = torch.empty_strided(x_scale.shape, (1, x_scale.shape[0]), device=x.device).copy_(x_scale)
 
     def multiply(w: torch.Tensor) -> torch.Tensor:
         return functional.scaled_mm(
