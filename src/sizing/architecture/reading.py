@@ -222,6 +222,11 @@ def _flattened(config: Config) -> Config:
     return Config({**found, **config.raw}, config.where, config.warnings) if found else config
 
 
+#: Types whose attention always has as many KV heads as query heads, or says otherwise in a field of its own.
+_MULTI_HEAD = frozenset(
+    {"gpt2", "gptj", "gpt_neo", "gpt_neox", "gpt_bigcode", "opt", "bloom", "mpt", "falcon", "codegen", "whisper", "bart",
+     "qwen", "baichuan", "persimmon", "RefinedWeb", "RefinedWebModel", "jais", "minicpm"}
+)  # fmt: skip
 #: Class defaults that change sizes; a config that leaves one out is read with a note.
 _NOTED = frozenset(
     {"num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size", "intermediate_size",
@@ -253,7 +258,18 @@ def _traits(text: Config, top: Config) -> Traits:
         text.warn(
             f"absent from the config, so the class defaults of {model_type or 'its type'} hold: {', '.join(noted)}"
         )
+    _say_what_is_assumed(text, traits, model_type)
     return traits
+
+
+def _say_what_is_assumed(text: Config, traits: Traits, model_type: str) -> None:
+    """Warn of absent fields that change sizes where neither the config nor its type says."""
+    if not traits.known and not text.has("tie_word_embeddings"):
+        text.warn("tie_word_embeddings is absent: the output head is taken as a matrix of its own")
+    says = (*KV_HEADS, "kv_lora_rank", "block_configs", "multi_query", "multi_query_attention", "compress_ratios")
+    attends = traits.mixer not in {"encoder", "linear", "compressed"} and model_type not in _MULTI_HEAD
+    if attends and not text.has(*says, *(f"{key}_per_layer" for key in KV_HEADS)):
+        text.warn("num_key_value_heads is absent: one for each query head (multi-head attention)")
 
 
 def _spelled_otherwise(text: Config, key: str) -> bool:
