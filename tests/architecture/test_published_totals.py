@@ -4,6 +4,7 @@ Each total is the element count of the model's safetensors files on the Hugging 
 """
 
 import pytest
+
 from sizing.architecture import model_from_config
 
 MAMBA_4 = {"mamba_n_heads": 128, "mamba_d_head": 64, "mamba_d_state": 128, "mamba_n_groups": 1, "mamba_d_conv": 4,
