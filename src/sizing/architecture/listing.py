@@ -56,7 +56,7 @@ def _row(model: Model, found: Counter[str]) -> dict[str, object]:
         "parameters_b": round(model.parameters / 1e9, 2),
         "active_b": round(model.active_parameters / 1e9, 2),
         "layers": model.num_layers,
-        "kinds": " ".join(f"{kind}x{count}" for kind, count in found.items()),
+        "kinds": ", ".join(f"{count} {kind}" for kind, count in found.items()),
         "weights": model.checkpoint.name,
         "weights_gb": round(model.weights_bytes() / 1e9, 1),
         "kv_bytes_per_token": round(model.kv_bytes_per_token("bf16")),
