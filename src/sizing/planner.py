@@ -93,13 +93,13 @@ def _planned(
     if prepared.prediction is None:
         load = load_at_rate(rate_per_s, batch, workload, replica.prefill_s, method=question.method)
         return load, load, None
-    found = at_rate(prepared.prediction, rate_per_s)
+    found = at_rate(prepared.prediction, prepared.spreads, rate_per_s)
     stretch_ttft, stretch_tpot = over_mean(prepared.prediction, workload, question.slo, rate_per_s)
     ttft, tpot = found["ttft_s"].times(stretch_ttft), found["tpot_s"].times(stretch_tpot)
     mean = Load(ttft_s=found["ttft_s"].value, tpot_s=found["tpot_s"].value, concurrency=found["decoding"].value,
                 prefill_share=rate_per_s * replica.prefill_s)  # fmt: skip
     load = replace(mean, ttft_s=ttft.value, tpot_s=tpot.value)
-    width = spread_of_rate(prepared.prediction, replica.request_rate_per_s, replica.limited_by)
+    width = spread_of_rate(prepared.spreads, replica.request_rate_per_s, replica.limited_by)
     low, high = replicas_between(workload, replica, question.targets, width)
     return load, mean, Interval(replicas_low=low, replicas_high=high, ttft_low_s=ttft.low, ttft_high_s=ttft.high,
                           tpot_low_s=tpot.low, tpot_high_s=tpot.high)  # fmt: skip

@@ -5,6 +5,7 @@ on the targets: they are computed once and remembered, since rates and targets a
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,16 @@ from numpy.typing import NDArray
 from sizing.batching import GRID, decode_curve_s
 from sizing.calibration import Calibration
 from sizing.deployment import Deployment
+from sizing.errors import InputError
 from sizing.memory import MemoryBudget, memory_budget
-from sizing.replica.predicted import DRAWS, Prediction, predict_replica
+from sizing.replica.predicted import DRAWS, Prediction, Spreads, predict_replica, predict_spreads
 from sizing.steptime import StepModel, nominal_and_draws, step_model
 from sizing.workload import Workload
 
 MOST_REMEMBERED = 4096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Prepared:
     """What a deployment does with requests of given lengths.
 
@@ -36,7 +38,9 @@ class Prepared:
     prefill_s, prefill_floor_s
         Prefill of one mean prompt, and its floor at the peaks. [s]
     prediction
-        Curve with draws of the constants; None for constants without spread.
+        Curve of the run; None where only the seeds' sums are wanted.
+    workload, budget
+        Lengths that it was prepared for; tokens of a step, at most. [token]
     """
 
     deployment: Deployment
@@ -49,6 +53,16 @@ class Prepared:
     prefill_s: float
     prefill_floor_s: float
     prediction: Prediction | None
+    workload: Workload
+    budget: float
+
+    @cached_property
+    def spreads(self) -> Spreads:
+        """How far the constants' spread moves the prediction; computed when asked for."""
+        if self.prediction is None:
+            raise InputError("spreads: this replica was prepared without a prediction; choose method 'predicted'")
+        drawn = self.steps.with_calibration(nominal_and_draws(self.steps.calibration, DRAWS))
+        return predict_spreads(drawn, self.prediction, self.workload, self.budget)
 
 
 _REMEMBERED: dict[object, tuple[object, Prepared]] = {}
@@ -64,7 +78,7 @@ def prepare(deployment: Deployment, workload: Workload, efficiency: Calibration,
     workload
         Lengths of the requests; the rate plays no part.
     predicted
-        Whether the curve with draws is wanted.
+        Whether the curve of the run is wanted.
     """
     key = (
         id(deployment.model), id(deployment.gpu), id(efficiency), deployment.parallelism, deployment.formats,
@@ -94,16 +108,13 @@ def _new(deployment: Deployment, workload: Workload, efficiency: Calibration, pr
     settings, defaults = deployment.settings, memory.defaults
     most = settings.max_num_seqs or defaults.max_num_seqs
     isl, osl = workload.mean_input_tokens, workload.mean_output_tokens
-    prediction = None
-    if predicted:
-        budget = settings.max_num_batched_tokens or defaults.max_num_batched_tokens
-        drawn = steps.with_calibration(nominal_and_draws(steps.calibration, DRAWS))
-        prediction = predict_replica(drawn, memory, workload, most, budget)
+    budget = settings.max_num_batched_tokens or defaults.max_num_batched_tokens
+    prediction = predict_replica(steps, memory, workload, most, budget) if predicted else None
     batch = np.maximum(GRID, 1.0)
     return Prepared(
         deployment=deployment, memory=memory, steps=steps, kv_requests=float(memory.max_requests(isl + osl)),
         max_num_seqs=most, decode_s=decode_curve_s(workload, steps),
         decode_floor_s=np.asarray(steps.floor_s(batch, batch * (isl + osl / 2))),
         prefill_s=float(steps.prefill_s(isl)), prefill_floor_s=float(steps.floor_s(0.0, 0.0, isl, isl * (isl + 1) / 2)),
-        prediction=prediction,
+        prediction=prediction, workload=workload, budget=budget,
     )  # fmt: skip

@@ -38,16 +38,18 @@ class Curve:
     stall_s: Values
 
 
-def decode_grid(most: float) -> Values:
+def decode_grid(most: float, points: int = POINTS) -> Values:
     """Numbers of decoding requests that a curve is computed at. [request]
 
     Parameters
     ----------
     most
         The largest. [request]
+    points
+        How many of them are 1 or more. [1]
     """
     most = max(most, 1.0)
-    return np.concatenate([[1e-6, 0.05, 0.2, 0.5], np.geomspace(1.0, most * 1.02 + 1.0, POINTS)])
+    return np.concatenate([[1e-6, 0.05, 0.2, 0.5], np.geomspace(1.0, most * 1.02 + 1.0, points)])
 
 
 def decode_tokens_s(steps: StepModel, batch: Values, lengths: Lengths, scheduling: Scheduling) -> Values:
@@ -73,7 +75,8 @@ def decode_tokens_s(steps: StepModel, batch: Values, lengths: Lengths, schedulin
     return (step_s + draft * np.asarray(steps.step_s(batch, context))) / scheduling.accepted
 
 
-def run_curve(steps: StepModel, lengths: Lengths, scheduling: Scheduling, most: float, others: float = 1.0) -> Curve:
+def run_curve(steps: StepModel, lengths: Lengths, scheduling: Scheduling, most: float, others: float = 1.0,
+              points: int = POINTS) -> Curve:  # fmt: skip
     """Throughput and latency of a replica over the number of decoding requests.
 
     Parameters
@@ -88,8 +91,10 @@ def run_curve(steps: StepModel, lengths: Lengths, scheduling: Scheduling, most: 
         Largest number of requests in flight. [request]
     others
         Share of the load that is not one's own: (A - 1) / A in a closed loop, 1 in an open one. [1]
+    points
+        Of the grid, see :func:`decode_grid`. [1]
     """
-    decoding = decode_grid(most)
+    decoding = decode_grid(most, points)
     in_step = lengths.fixed and scheduling.lockstep and others < 1.0
     prompt, output = lengths.input_tokens, max(lengths.output_tokens - 1.0, TIE)
     budget = max(scheduling.token_budget, 16.0)

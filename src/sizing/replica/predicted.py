@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sizing.engines.timing import engine_timing
-from sizing.replica.curve import Curve, run_curve
+from sizing.replica.curve import POINTS, Curve, run_curve
 from sizing.replica.loads import QUANTILE_80, Estimate, Lengths, Room
 from sizing.replica.run import kv_requests
 from sizing.steptime import StepModel
@@ -18,33 +18,48 @@ LEAST_SLOPE = 0.05
 """Least relative change of a latency over that of the rate that a spread is divided by. [1]"""
 MOST_SPREAD = 2.0
 """Largest log-sigma that is said. [1]"""
+COARSE = 6
+"""Batch sizes that spreads are computed at, small ones apart. [1]"""
 DRAWS = 64
 """Joint draws of the constants that an error bar is made from. [1]"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """A replica over its request rate, by the nominal constants, and how far their draws move it.
+    """A replica over its request rate, by the nominal constants.
 
     Attributes
     ----------
     room
         Requests that run at once.
     curve
-        Rate, TPOT, time to first token and requests in flight; one row a draw after the nominal one.
+        Rate, TPOT, time to first token and requests in flight.
     nominal
-        First row of rate, TPOT, time to first token and active requests, each never falling.
-    latency_spread
-        Log-sigma of ``tpot`` and ``ttft`` at a given rate, at each point of the curve. [1]
-    capacity_spread
-        Log-sigma of the rate at which ``tpot``, ``ttft`` or the room is reached, at each point. [1]
+        Rate, TPOT, time to first token and active requests, each never falling.
     """
 
     room: Room
     curve: Curve
     nominal: tuple[Values, Values, Values, Values]
-    latency_spread: dict[str, Values]
-    capacity_spread: dict[str, Values]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spreads:
+    """How far the draws of the constants, and what they leave unexplained, move a prediction.
+
+    Attributes
+    ----------
+    rate_per_s
+        Points. [request/s]
+    latency
+        Log-sigma of ``tpot`` and ``ttft`` at a given rate, at each point. [1]
+    capacity
+        Log-sigma of the rate at which ``tpot``, ``ttft`` or the room is reached, at each point. [1]
+    """
+
+    rate_per_s: Values
+    latency: dict[str, Values]
+    capacity: dict[str, Values]
 
 
 def lengths_of(workload: Workload) -> Lengths:
@@ -56,6 +71,11 @@ def lengths_of(workload: Workload) -> Lengths:
     )  # fmt: skip
 
 
+def _run(steps: StepModel, workload: Workload, most: float, budget: float, points: int = POINTS) -> Curve:
+    timing = engine_timing(steps.deployment.settings.engine)
+    return run_curve(steps, lengths_of(workload), timing.scheduling(budget), most, points=points)
+
+
 def predict_replica(
     steps: StepModel, memory: Any, workload: Workload, max_num_seqs: float, budget: float
 ) -> Prediction:
@@ -64,7 +84,7 @@ def predict_replica(
     Parameters
     ----------
     steps
-        Step times; constants with draws (nominal first) give rows.
+        Step times by the nominal constants.
     memory
         Budget of the replica.
     workload
@@ -72,16 +92,34 @@ def predict_replica(
     max_num_seqs, budget
         The engine's limits: requests and tokens of a step. [request], [token]
     """
-    timing = engine_timing(steps.deployment.settings.engine)
-    scheduling = timing.scheduling(budget)
-    lengths = lengths_of(workload)
-    room = Room(kv_requests=kv_requests(memory, lengths, scheduling), max_num_seqs=max_num_seqs)
-    curve = run_curve(steps, lengths, scheduling, max(min(room.most, 1e5), 1.0))
+    scheduling = engine_timing(steps.deployment.settings.engine).scheduling(budget)
+    room = Room(kv_requests=kv_requests(memory, lengths_of(workload), scheduling), max_num_seqs=max_num_seqs)
+    curve = _run(steps, workload, most_of(room), budget)
     rows = (curve.rate_per_s, curve.tpot_s, curve.start_s, curve.active)
     rate, tpot, start, active = (np.maximum.accumulate(np.atleast_2d(row)[0]) for row in rows)
+    return Prediction(room=room, curve=curve, nominal=(rate, tpot, start, active))
+
+
+def most_of(room: Room) -> float:
+    """Requests that a curve goes up to. [request]"""
+    return max(min(room.most, 1e5), 1.0)
+
+
+def predict_spreads(steps: StepModel, prediction: Prediction, workload: Workload, budget: float) -> Spreads:
+    """Spread of a prediction, to first order along a coarser curve.
+
+    Parameters
+    ----------
+    steps
+        Step times by constants with draws, the nominal ones first.
+    prediction, workload, budget
+        As for :func:`predict_replica`.
+    """
+    timing = engine_timing(steps.deployment.settings.engine)
+    curve = _run(steps, workload, most_of(prediction.room), budget, COARSE)
     latency, capacity = _spreads(curve, dict(timing.residual))
-    return Prediction(room=room, curve=curve, nominal=(rate, tpot, start, active), latency_spread=latency,
-                      capacity_spread=capacity)  # fmt: skip
+    rate = np.maximum.accumulate(np.atleast_2d(curve.rate_per_s)[0])
+    return Spreads(rate_per_s=rate, latency=latency, capacity=capacity)
 
 
 def _spreads(curve: Curve, residual: dict[str, float]) -> tuple[dict[str, Values], dict[str, Values]]:
@@ -107,27 +145,26 @@ def _spreads(curve: Curve, residual: dict[str, float]) -> tuple[dict[str, Values
     return latency, capacity
 
 
-def spread_of_rate(prediction: Prediction, rate_per_s: float, limited_by: str) -> float:
+def spread_of_rate(spreads: Spreads, rate_per_s: float, limited_by: str) -> float:
     """Log-sigma of the capacity of a replica. [1]
 
     Parameters
     ----------
-    prediction
-        Curve of the replica.
+    spreads
+        Of its prediction.
     rate_per_s, limited_by
         The capacity by the nominal constants, and what sets it. [request/s]
     """
-    spread = prediction.capacity_spread.get(limited_by, prediction.capacity_spread["room"])
-    return float(np.interp(rate_per_s, prediction.nominal[0], spread))
+    return float(np.interp(rate_per_s, spreads.rate_per_s, spreads.capacity.get(limited_by, spreads.capacity["room"])))
 
 
-def at_rate(prediction: Prediction, rate_per_s: float) -> dict[str, Estimate]:
+def at_rate(prediction: Prediction, spreads: Spreads, rate_per_s: float) -> dict[str, Estimate]:
     """TTFT, TPOT and requests decoding at a request rate, with 80 % bounds.
 
     Parameters
     ----------
-    prediction
-        Curve of the replica.
+    prediction, spreads
+        Of the replica.
     rate_per_s
         Request rate of the replica. [request/s]
     """
@@ -135,7 +172,7 @@ def at_rate(prediction: Prediction, rate_per_s: float) -> dict[str, Estimate]:
     found: dict[str, Estimate] = {}
     for name, values in (("tpot", tpot), ("ttft", start)):
         value = float(np.interp(rate_per_s, rate, values))
-        width = float(np.exp(QUANTILE_80 * np.interp(rate_per_s, rate, prediction.latency_spread[name])))
+        width = float(np.exp(QUANTILE_80 * np.interp(rate_per_s, spreads.rate_per_s, spreads.latency[name])))
         found[f"{name}_s"] = Estimate(value=value, low=value / width, high=value * width)
     decoding = float(np.interp(rate_per_s, rate, prediction.curve.decoding))
     found["decoding"] = Estimate(value=decoding, low=decoding, high=decoding)
