@@ -224,8 +224,8 @@ def _flattened(config: Config) -> Config:
 
 #: Types whose attention always has as many KV heads as query heads, or says otherwise in a field of its own.
 _MULTI_HEAD = frozenset(
-    {"gpt2", "gptj", "gpt_neo", "gpt_neox", "gpt_bigcode", "opt", "bloom", "mpt", "falcon", "codegen", "whisper", "bart",
-     "qwen", "baichuan", "persimmon", "RefinedWeb", "RefinedWebModel", "jais", "minicpm"}
+    {"gpt2", "gptj", "gpt_neo", "gpt_neox", "gpt_bigcode", "opt", "bloom", "mpt", "falcon", "codegen", "whisper",
+     "bart", "qwen", "baichuan", "persimmon", "RefinedWeb", "RefinedWebModel", "jais", "minicpm"}
 )  # fmt: skip
 #: Class defaults that change sizes; a config that leaves one out is read with a note.
 _NOTED = frozenset(

@@ -103,9 +103,12 @@ def _qwen3(vision: Config, top: Config, text: int) -> int:
     return body + patch + positions + project + 2 * width + taps * (project + 2 * merged)
 
 
-def _siglip_body(vision: Config) -> int:
+def _siglip_body(vision: Config, *, pooled: bool = False) -> int:
+    """SigLIP (Zhai et al. 2023); ``pooled`` is what holds of its pooling head when the config does not say."""
     width, inner, depth = _shape(vision)
     body = blocks(width, inner, depth, gated=False) + width * _pixels(vision) + width
+    if vision.flag("vision_use_head", default=pooled):
+        body += blocks(width, inner, 1, gated=False, norm=2) + width
     return body + _patches(vision) * width + 2 * width
 
 
@@ -165,7 +168,7 @@ def _clip(vision: Config, top: Config, text: int) -> int:
     """CLIP or SigLIP with LLaVA's two-layer projector."""
     width, inner, depth = _shape(vision)
     if "siglip" in vision.text("model_type"):
-        body = _siglip_body(vision)
+        body = _siglip_body(vision, pooled=True)
     else:
         body = blocks(width, inner, depth, gated=False) + width * _pixels(vision) + width
         body += (_patches(vision) + 1) * width + 4 * width
@@ -216,7 +219,7 @@ def _cohere(vision: Config, top: Config, text: int) -> int:
     """SigLIP and a gated projection of shuffled pixels (Aya Vision, Command A Vision)."""
     merged = _shape(vision)[0] * top.integer("downsample_factor", default=2, kind="small") ** 2
     inner = top.integer("alignment_intermediate_size", default=36_864, kind="intermediate")
-    return _siglip_body(vision) + merged * inner + inner + inner // 2 * text + text
+    return _siglip_body(vision, pooled=True) + merged * inner + inner + inner // 2 * text + text
 
 
 def _plain(vision: Config, top: Config, text: int) -> int:
