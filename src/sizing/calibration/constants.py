@@ -51,6 +51,7 @@ BOUNDS: Mapping[str, Bound] = {
     "memory_scale": Bound(0.2, 2.0, "1", "on the time of the memory-bound kernels"),
     "compute_scale": Bound(0.2, 2.0, "1", "on the time of the compute-bound kernels"),
     "fixed_scale": Bound(0.0, 2.0, "1", "on the fixed time of every kernel (graphs overlap what a lone call pays)"),
+    "moe_scale": Bound(0.2, 2.0, "1", "on the time of fused experts (an engine's own kernels over the tables')"),
     "link_scale": Bound(0.2, 5.0, "1", "on the time of the collectives"),
     "scale": Bound(0.2, 5.0, "1", "on the family's time; its spread is what the form leaves unexplained"),
 }
@@ -152,6 +153,7 @@ class EngineTime:
     memory_scale: Value = 1.0
     compute_scale: Value = 1.0
     fixed_scale: Value = 1.0
+    moe_scale: Value = 1.0
     link_scale: Value = 1.0
     scale: Value = 1.0
 
@@ -181,21 +183,23 @@ KERNEL_FORMATS = ("bf16", "fp8", "fp8_block", "nvfp4", "int8", "int8_weight", "i
 
 
 BY_KEY: Mapping[str, Mapping[str, float]] = {
-    "gemm.fp8_block": {"fixed_s": 4.5e-6, "compute_fraction": 0.7, "ramp_bytes": 620.0, "split_s": 1.0},
-    "gemm.fp8": {"fixed_s": 5e-6},
-    "gemm.nvfp4": {"fixed_s": 6.5e-6, "compute_fraction": 0.5, "ramp_bytes": 400.0, "split_s": 1.0},
+    "gemm.fp8_block": {"fixed_s": 4.5e-6, "compute_fraction": 0.7, "ramp_bytes": 620.0, "split_s": 1.0,
+                       "quantise_fraction": 0.55},
+    "gemm.fp8": {"fixed_s": 5e-6, "quantise_fraction": 0.3},
+    "gemm.nvfp4": {"fixed_s": 6.5e-6, "compute_fraction": 0.5, "ramp_bytes": 400.0, "split_s": 1.0,
+                   "depth_s": 1.04e-9, "quantise_fraction": 0.6},
     "gemm.int8": {"fixed_s": 6e-6, "compute_fraction": 0.7},
     "gemm.int8_weight": {"fixed_s": 5e-6, "compute_fraction": 0.65},
     "gemm.int4_weight": {"fixed_s": 5e-6, "compute_fraction": 0.6},
     "mla_decode": {"compute_fraction": 0.95, "unit_s": 6e-6},
-    "mla_prefill": {"memory_fraction": 0.8, "ramp_tokens": 70.0},
+    "mla_prefill": {"compute_fraction": 0.66, "memory_fraction": 0.8, "ramp_tokens": 70.0},
     "dispatch": {"fixed_s": 2.7e-4, "link_fraction": 0.45, "smoothness": 1.6, "growth": 0.0},
     "combine": {"fixed_s": 8e-5, "link_fraction": 0.38, "smoothness": 1.0, "growth": 0.0},
     "dispatch_low": {"fixed_s": 6e-5, "link_fraction": 0.18, "smoothness": 1.8, "growth": 0.0},
     "combine_low": {"fixed_s": 5e-5, "link_fraction": 0.19, "smoothness": 2.5, "growth": 0.0},
     "gather": {"fixed_s": 7e-6, "growth": 0.5},
     "point_to_point": {"fixed_s": 1e-5, "link_fraction": 0.75, "smoothness": 1.5, "growth": 0.0},
-}
+}  # fmt: skip
 """Defaults of single families and formats: what holds on every GPU for want of a fit."""
 
 

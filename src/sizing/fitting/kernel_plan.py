@@ -43,7 +43,7 @@ class Plan:
     optional: tuple[str, ...] = ()
     own_optional: tuple[str, ...] = ()
     choices: tuple[Choice, ...] = ({},)
-    worth: float = 0.06
+    worth: float = 0.10
     instead_of: tuple[str, ...] = ()
 
     def takes(self, operation: str, present: Sequence[str]) -> bool:
@@ -100,7 +100,7 @@ PLANS = (
         optional=("wave_exponent", "split_s"),
         own_optional=("ramp_bytes", "quantise_row_s", "quantise_fraction", "depth_s"),
         choices=({}, {("gemm.fp8", "split_s"): 1.0}),
-        worth=0.05,
+        worth=0.07,
     ),
     Plan(
         families=("moe",),
@@ -109,20 +109,21 @@ PLANS = (
         own=("compute_fraction",),
         optional=("token_s", "copy_s", "row_s", "memory_fraction", "tile_rows"),
         own_optional=("fixed_s", "copy_s", "row_s", "tile_rows"),
-        worth=0.04,
+        worth=0.08,
     ),
     Plan(
         families=("attention_decode",),
         operations=("attention_decode",),
         shared=("fixed_s", "memory_fraction", "unit_s"),
-        optional=("context_s", "smoothness", "narrow"),
-        worth=0.03,
+        optional=("smoothness", "context_s", "narrow"),
+        worth=0.05,
     ),
     Plan(
         families=("attention_prefill",),
         operations=("attention_prefill",),
-        shared=("fixed_s", "compute_fraction", "ramp_tokens"),
-        optional=("memory_fraction", "token_s", "narrow"),
+        shared=("fixed_s", "compute_fraction"),
+        optional=("ramp_tokens", "memory_fraction", "token_s", "narrow"),
+        worth=0.06,
         choices=(
             {},
             {("attention_prefill", "tile_rows"): 64.0},
@@ -130,13 +131,13 @@ PLANS = (
         ),
     ),
     *(
-        Plan(families=("mla_decode",), operations=(table,), shared=("fixed_s", "unit_s"),
-             optional=("compute_fraction", "context_s", "narrow"), instead_of=instead)
+        Plan(families=("mla_decode",), operations=(table,), shared=("fixed_s",),
+             optional=("unit_s", "compute_fraction", "context_s", "narrow"), instead_of=instead)
         for table, instead in (("mla_decode", ()), ("mla_decode_module", ("mla_decode",)))
     ),
     *(
-        Plan(families=("mla_prefill",), operations=(table,), shared=("fixed_s", "compute_fraction"),
-             optional=("memory_fraction", "ramp_tokens"), instead_of=instead)
+        Plan(families=("mla_prefill",), operations=(table,), shared=("fixed_s",),
+             optional=("compute_fraction", "memory_fraction", "ramp_tokens"), instead_of=instead)
         for table, instead in (("mla_prefill", ()), ("mla_prefill_module", ("mla_prefill",)))
     ),
     *(

@@ -115,7 +115,7 @@ def fit_kernels(
     for (gpu_id, engine), found in progress(list(cases.items()), len(cases), "fitting"):
         gpu = find_gpu(gpu_id)
         old = calibration(base, gpu, "vllm" if engine == ANY else engine)
-        now = old
+        now = calibration("measured", gpu, "vllm" if engine == ANY else engine)
         for plan in PLANS:
             mine = [t for t in found if plan.takes(t.operation, [x.operation for x in found]) and len(t)]
             if mine:
