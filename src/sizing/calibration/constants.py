@@ -187,7 +187,7 @@ BY_KEY: Mapping[str, Mapping[str, float]] = {
                        "quantise_fraction": 0.55},
     "gemm.fp8": {"fixed_s": 5e-6, "quantise_fraction": 0.3},
     "gemm.nvfp4": {"fixed_s": 6.5e-6, "compute_fraction": 0.5, "ramp_bytes": 400.0, "split_s": 1.0,
-                   "depth_s": 1.04e-9, "quantise_fraction": 0.6},
+                   "quantise_fraction": 0.6},
     "gemm.int8": {"fixed_s": 6e-6, "compute_fraction": 0.7},
     "gemm.int8_weight": {"fixed_s": 5e-6, "compute_fraction": 0.65},
     "gemm.int4_weight": {"fixed_s": 5e-6, "compute_fraction": 0.6},
