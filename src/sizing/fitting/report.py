@@ -51,7 +51,7 @@ def validation_report(
         raise InputError("the benchmark has no metric that is predicted: TPOT, TTFT, end-to-end latency or a rate")
     notes = [*summary_notes(summarise(comparisons))]
     if any(prediction.starved for prediction in predictions):
-        notes.append("TTFT is left out where requests queue for KV room: it is a cliff there")
+        notes.append("TTFT is left out where requests queue for KV room or an overload is predicted: a cliff")
     if explained:
         notes += _explained(kept, settings, calibration, progress)
     ran = ran_on(kept[0], settings)

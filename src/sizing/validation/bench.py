@@ -24,7 +24,7 @@ class Prediction:
     output_tokens_per_s, request_throughput_per_s
         Rates over the whole deployment [1/s].
     starved
-        KV room, not the load, sets TTFT: it is a cliff that no mean predicts.
+        KV room or an overload sets TTFT: it is a cliff that no mean predicts.
     """
 
     tpot_s: float | None = None
@@ -155,6 +155,7 @@ def comparison_rows(comparisons: Sequence[Comparison]) -> list[dict[str, object]
     metrics = _told(comparisons)
     held = {(id(row.point), row.metric): row for row in comparisons}
     by_id = {id(row.point): row.point for row in comparisons}
+    contexts = any(point.context_tokens is not None for point in by_id.values())
     found = []
     for key in points:
         point = by_id[key]
@@ -163,6 +164,8 @@ def comparison_rows(comparisons: Sequence[Comparison]) -> list[dict[str, object]
             "input_tokens": _rounded(point.input_tokens),
             "output_tokens": _rounded(point.output_tokens),
         }
+        if contexts:
+            line["context_tokens"] = _rounded(point.context_tokens)
         for metric in metrics:
             name, unit, factor = SHOWN[metric]
             row = held.get((key, metric))

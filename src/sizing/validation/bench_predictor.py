@@ -183,7 +183,7 @@ def _predicted(
         e2e_s=ttft + tpot * (lengths.output_tokens - 1.0),
         output_tokens_per_s=run.output_tokens_per_s.value * ran.replicas,
         request_throughput_per_s=run.request_rate_per_s.value * ran.replicas,
-        starved=run.kv_short,
+        starved=run.kv_short or run.limited_by == "overload",
     )
 
 
