@@ -194,3 +194,20 @@ def test_searched_architectures_say_each_block() -> None:
     assert [layer.feed_forward.kind for layer in model.in_order()] == ["dense", "none"]
     assert model.layers[0].feed_forward.linears[0].outputs == 1024
     assert model.kv_bytes_per_token("fp8") == 2 * 2 * 128
+
+
+def test_a_type_that_cannot_be_read_is_refused_with_the_reason() -> None:
+    with pytest.raises(InputError, match="shared transformer block"):
+        model_from_config({**TINY, "model_type": "zamba2"})
+
+
+def test_what_is_not_read_of_a_type_is_said() -> None:
+    model = model_from_config({**TINY, "model_type": "jetmoe"})
+    assert any("mixture of attention heads" in warning for warning in model.warnings)
+
+
+def test_absent_fields_that_change_sizes_are_said() -> None:
+    bare = {key: value for key, value in TINY.items() if key not in {"num_key_value_heads", "tie_word_embeddings"}}
+    assert any("num_key_value_heads is absent" in warning for warning in model_from_config(bare).warnings)
+    unknown = model_from_config({**bare, "model_type": "brand_new"}).warnings
+    assert any("tie_word_embeddings is absent" in warning for warning in unknown)

@@ -246,6 +246,8 @@ def _traits(text: Config, top: Config) -> Traits:
             f"model type {model_type!r} is not known: biases, norms and ties are read as in Llama, layers from"
             " the fields that the config shares with known types"
         )
+    if traits.refusal:
+        raise InputError(f"models of type {model_type!r} can't be read yet: {traits.refusal}")
     if traits.caution:
         text.warn(f"model type {model_type!r}: {traits.caution}")
     defaults = {**traits.defaults, **traits.nested} if text.where else traits.defaults

@@ -96,6 +96,8 @@ class Traits:
         More class defaults, of fields that only a config nested in another leaves out.
     caution
         What of the type is not read, so that its numbers are near rather than exact.
+    refusal
+        What of the type is not read and changes sizes so much that no number is given.
     like
         A type whose other facts hold too.
     """
@@ -139,6 +141,7 @@ class Traits:
     defaults: dict[str, object] = field(default_factory=dict)
     nested: dict[str, object] = field(default_factory=dict)
     caution: str = ""
+    refusal: str = ""
     like: str = ""
 
 
