@@ -16,7 +16,7 @@ Seconds = NDArray[np.float64]
 
 IN_SWITCH_SHARE = 4.0 / 3.0
 """Traffic per link over message size when the NVLink switch adds up (NVLS), 8 GPUs and more. [1]"""
-CONTENTION = 1.8
+CONTENTION = 0.3
 """Power of the group's size, over two, that shared PCIe paths slow down with. [1]"""
 LOW_LATENCY_TOKENS = 512.0
 """Tokens a GPU sends, at most, with the low-latency kernels of expert parallelism. [token]"""

@@ -20,6 +20,8 @@ from sizing.operations import Operation, Step, launches, operations, seconds, wo
 from sizing.steptable import StepTable
 
 Seconds = NDArray[np.float64]
+FEW = 128
+"""Sizes of steps below which drawn constants are evaluated size by size. [1]"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,9 +142,21 @@ class StepModel:
         return Step(tokens=n + q, rows=n + s, batch=n, context=c, new=q, pairs=a, sequences=s)
 
     def _once_a_token_s(self, step: Step) -> Seconds:
-        """Parts that depend on the number of tokens, and of rows, alone, between knots. [s]"""
+        """Parts that depend on the number of tokens, and of rows, alone, between knots. [s]
+
+        Constants with draws are asked for few sizes, so they go without knots.
+        """
+        if self._drawn and step.tokens.size < FEW:
+            return self.linear_s(step.tokens) + self.head_s(step.rows)
         knots, linear, head = self._knots
         return _between(step.tokens, knots, linear) + _between(step.rows, knots, head)
+
+    @cached_property
+    def _drawn(self) -> bool:
+        """Whether constants carry draws."""
+        return bool(np.ndim(self.calibration.engine_time.scale) or any(
+            np.ndim(getattr(constants, "scale", 0.0)) for constants in self.calibration.families.values()
+        ))  # fmt: skip
 
     @cached_property
     def _knots(self) -> tuple[Seconds, Seconds, Seconds]:
@@ -394,7 +408,7 @@ def scaled(calibration: Calibration) -> Calibration:
         "link_fraction": engine.link_scale,
     }
     shared = ("gather", "all_reduce", "dispatch", "combine", "dispatch_low", "combine_low", "point_to_point")
-    neutral = [*changes.values(), engine.fixed_scale]
+    neutral = [*changes.values(), engine.fixed_scale, engine.moe_scale]
     if calibration.ideal or all(np.all(np.asarray(x) == 1.0) for x in neutral):
         return calibration
     families = {}
@@ -405,6 +419,8 @@ def scaled(calibration: Calibration) -> Calibration:
         found = {n: getattr(constants, n) / s for n, s in changes.items() if hasattr(constants, n)}
         fixed = engine.link_scale if key in shared else engine.fixed_scale
         found["fixed_s"] = constants.fixed_s * fixed
+        if key.startswith("moe."):
+            found["scale"] = constants.scale * engine.moe_scale
         families[key] = replace(constants, **found)
     return replace(calibration, families=families)
 

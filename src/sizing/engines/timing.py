@@ -8,7 +8,7 @@ from typing import Any
 
 CONSTANTS = (
     "step_s", "sequence_s", "prefill_step_s", "prefill_token_s", "first_token_s",
-    "memory_scale", "compute_scale", "link_scale", "fixed_scale", "scale", "launch_s", "cache_copies", "first_token_steps",
+    "memory_scale", "compute_scale", "link_scale", "fixed_scale", "moe_scale", "scale", "launch_s", "cache_copies", "first_token_steps",
 )  # fmt: skip
 """Names that a table of ``data/engines.toml`` may give: value and spread (log-sigma)."""
 
@@ -57,8 +57,8 @@ class EngineTiming:
         Engines whose memory rules and whose kernel constants stand for it.
     values, spreads
         Constants and their log-sigma. [unit in the name], [1]
-    residual
-        Log-sigma of measured over predicted: ``tpot``, ``ttft``, ``rate``. [1]
+    residual, residual_by_gpu
+        Log-sigma of measured over predicted: ``tpot``, ``ttft``, ``rate``; on GPUs with enough rows their own. [1]
     of, since, until
         Of a record that stands for older releases of another engine: from one version, and below another.
     """
@@ -69,6 +69,7 @@ class EngineTiming:
     values: Mapping[str, float] = field(default_factory=dict)
     spreads: Mapping[str, float] = field(default_factory=dict)
     residual: Mapping[str, float] = field(default_factory=dict)
+    residual_by_gpu: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     mixed: bool = True
     chunked: bool = True
     reserves_output: bool = False
@@ -79,6 +80,16 @@ class EngineTiming:
     basis: str = "assumed"
     source: str = ""
     known: bool = True
+
+    def residual_on(self, gpu_id: str) -> dict[str, float]:
+        """Log-sigma of measured over predicted on a GPU. [1]
+
+        Parameters
+        ----------
+        gpu_id
+            In the catalogue.
+        """
+        return {**self.residual, **self.residual_by_gpu.get(gpu_id, {})}
 
     def scheduling(self, token_budget: float, drafts: float = 0.0, acceptance: float = 0.7) -> Scheduling:
         """Its way of forming steps, with a token budget.
@@ -126,6 +137,7 @@ def _made(name: str, table: dict[str, Any]) -> EngineTiming:
     pairs = {key: table[key] for key in CONSTANTS if key in table}
     return EngineTiming(
         name=name, memory=table["memory"], kernels=table["kernels"], residual=table["residual"],
+        residual_by_gpu=table.get("residual_by_gpu", {}),
         values={key: float(pair[0]) for key, pair in pairs.items()},
         spreads={key: float(pair[1]) for key, pair in pairs.items()},
         mixed=table["mixed"], chunked=table["chunked"], reserves_output=table["reserves_output"], lockstep=table["lockstep"],
@@ -159,14 +171,18 @@ def engine_timing(name: str | None, version: str | None = None) -> EngineTiming:
 def _of_version(newest: EngineTiming, version: str | None) -> EngineTiming:
     from sizing.engines.record import Version
 
-    text = re.sub(r"\b(20\d\d)(?!-?\d)", r"\1-06", version or "")
+    text = version or ""
+    years = [int(year) for year in re.findall(r"\b(20[12]\d)(?!\d|\.)", text)]
     recent = 2026 if newest.name == "vllm" else 2025
-    if any(int(year) >= recent for year in re.findall(r"\b(20\d\d)", text)):
+    if any(year >= recent for year in years):
         return newest
-    parsed = Version.parse(re.sub(r"\b(20\d\d)(\d\d)(\d\d)\b", r"\1-\2-\3", text))
+    stated = re.search(r"(?<![\d.])v?([01]\.\d+)", text)
+    parsed = Version.parse(text if stated or (years and max(years) > 2024) else "")
     older = [record for record in engine_timings().values() if record.of == newest.name]
     for record in sorted(older, key=lambda r: r.until):
         legacy = parsed.legacy if newest.name == "vllm" else None
+        if not stated and years and max(years) <= 2024:
+            return record
         if legacy or (legacy is None and record.since <= parsed.number < record.until and parsed.number):
             return record
     return newest

@@ -24,6 +24,8 @@ from sizing.validation.scores import truth
 from sizing.validation.serving import calibrated, predict_with
 
 Floats = NDArray[np.float64]
+SCALES = ("memory_scale", "compute_scale", "link_scale", "fixed_scale", "moe_scale")
+"""Constants that change the time of kernels."""
 SCALE = 0.15
 """Log error at which a row's pull stops growing. [1]"""
 
@@ -47,16 +49,16 @@ class Prior:
 
 
 PRIORS: Mapping[str, Prior] = {
-    "step_s": Prior(value=1e-3, spread=1.5e-3, high=3e-2),
+    "step_s": Prior(value=1.5e-3, spread=1e-3, high=3e-2),
     "sequence_s": Prior(value=1.5e-5, spread=3e-5, high=1e-3),
     "prefill_step_s": Prior(value=2e-3, spread=5e-3, high=5e-2),
-    "prefill_token_s": Prior(value=1e-6, spread=3e-6, high=1e-4),
-    "first_token_s": Prior(value=4e-2, spread=4e-2, high=1.0),
-    "first_token_steps": Prior(value=1.0, spread=5.0, high=40.0),
+    "first_token_s": Prior(value=3e-2, spread=3e-2, high=1.0),
+    "first_token_steps": Prior(value=2.0, spread=4.0, high=40.0),
     "memory_scale": Prior(value=1.0, spread=0.1, low=0.7, high=2.0),
     "compute_scale": Prior(value=1.0, spread=0.3, low=0.6, high=3.0),
-    "link_scale": Prior(value=1.0, spread=0.5, low=0.3, high=3.0),
-    "fixed_scale": Prior(value=0.9, spread=0.3, low=0.0, high=1.5),
+    "link_scale": Prior(value=1.0, spread=0.3, low=0.3, high=3.0),
+    "fixed_scale": Prior(value=0.9, spread=0.25, low=0.3, high=1.5),
+    "moe_scale": Prior(value=0.9, spread=0.2, low=0.4, high=1.5),
 }
 """Constants that may be fitted, all of them the engine's: ten."""
 
@@ -137,7 +139,7 @@ class Fitter:
         engine = known.engine_time
         key = (
             id(deployment),
-            *(float(np.asarray(getattr(engine, x))) for x in ("memory_scale", "compute_scale", "link_scale", "fixed_scale")),
+            *(float(np.asarray(getattr(engine, x))) for x in SCALES),
         )
         if key not in self._kernels:
             made = step_model(deployment, known)

@@ -62,6 +62,8 @@ class Operation:
         Tokens that are looked back at most. [token]
     experts, top_k, local_experts, matrices, skew
         Of a mixture of experts; the load of the busiest GPU over the mean.
+    touched
+        Experts that get a token, when routing is not even (made-up weights send all tokens to the same). [expert]
     token_bytes, fixed_bytes
         Traffic per token (per sequence in phase decode) and per call. [B]
     gpus
@@ -90,6 +92,7 @@ class Operation:
     local_experts: float = 0.0
     matrices: float = 3.0
     skew: float = 1.0
+    touched: float | None = None
     token_bytes: float = 0.0
     fixed_bytes: float = 0.0
     gpus: int = 1

@@ -38,7 +38,7 @@ def _gemm(op: Operation, step: Step, gpu: Gpu, cal: Calibration) -> Array:
 def _moe(op: Operation, step: Step, gpu: Gpu, cal: Calibration) -> Array:
     return roofline.moe_s(
         driver(op, step), op.n, op.k, op.experts, op.top_k, op.format, gpu, cal,
-        local_experts=op.local_experts, matrices=op.matrices, skew=op.skew,
+        local_experts=op.local_experts, matrices=op.matrices, skew=op.skew, touched=op.touched,
     )  # fmt: skip
 
 

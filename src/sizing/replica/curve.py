@@ -159,14 +159,15 @@ def _wait_s(rate: Values, own_s: Values, decode_s: Values, chunks: float, others
     return busy * under_way + 1.0 / (1.0 / np.maximum(queue, TIE) + 1.0 / bound)
 
 
-def curve_at(curve: Curve, axis: Values, target: float) -> dict[str, Values]:
+def curve_at(curve: Curve, axis: Values, target: Values | float) -> dict[str, Values]:
     """Every quantity of the curve where ``axis`` reaches a value, draw by draw."""
     rising = np.maximum.accumulate(np.atleast_2d(axis), axis=-1)
     found: dict[str, Values] = {}
-    below = np.clip((rising < target).sum(axis=-1) - 1, 0, rising.shape[-1] - 2)
+    goal = np.broadcast_to(np.asarray(target, dtype=float), rising.shape[:-1])
+    below = np.clip((rising < goal[:, None]).sum(axis=-1) - 1, 0, rising.shape[-1] - 2)
     row = np.arange(len(rising))
     low, high = rising[row, below], rising[row, below + 1]
-    share = np.clip((target - low) / np.maximum(high - low, TIE), 0.0, 1.0)
+    share = np.clip((goal - low) / np.maximum(high - low, TIE), 0.0, 1.0)
     for name in ("decoding", "rate_per_s", "tpot_s", "start_s", "full_step_s", "active"):
         values = np.broadcast_to(getattr(curve, name), rising.shape)
         found[name] = values[row, below] * (1.0 - share) + values[row, below + 1] * share

@@ -90,11 +90,14 @@ class OpenLoop:
         Requests of the run, which bound the queue of an overloaded one; None: 1000. [request]
     poisson
         Memoryless arrivals; False for even gaps.
+    sustained
+        Whether it is known that the replica kept up; the state is then taken below saturation.
     """
 
     request_rate_per_s: float
     requests: float | None = None
     poisson: bool = True
+    sustained: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

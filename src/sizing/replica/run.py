@@ -99,6 +99,8 @@ def _nothing(room: Room) -> Run:
                decoding=0.0, active=0.0, waiting=0.0, limited_by=limit, kv_short=True)  # fmt: skip
 
 
+SUSTAINED = 0.95
+"""Share of the saturated rate that a rate known to be sustained is taken to keep to, at most. [1]"""
 State = dict[str, float | str | bool]
 
 
@@ -164,19 +166,23 @@ def _open(steps: StepModel, room: Room, load: OpenLoop, lengths: Lengths, schedu
           ) -> tuple[dict[str, Values], State]:  # fmt: skip
     most = min(room.most, 16_384.0)
     curve = run_curve(steps, lengths, scheduling, most)
-    rate = load.request_rate_per_s
     top = curve_at(curve, curve.active, most)
-    found = curve_at(curve, curve.rate_per_s, rate)
+    rate = load.request_rate_per_s
+    sustained = load.sustained
+    aimed = np.minimum(rate, SUSTAINED * top["rate_per_s"]) if sustained else np.full_like(top["rate_per_s"], rate)
+    found = curve_at(curve, curve.rate_per_s, aimed)
     over = top["rate_per_s"] < rate
-    requests = load.requests or 1000.0
-    for name in found:
-        found[name] = np.where(over, top[name], found[name])
-    queue = np.where(over, requests / 2.0 * (1.0 / top["rate_per_s"] - 1.0 / rate), 0.0)
+    if sustained:
+        queue = np.zeros_like(aimed)
+        found["rate_per_s"] = np.full_like(aimed, rate)
+    else:
+        for name in found:
+            found[name] = np.where(over, top[name], found[name])
+        queue = np.where(over, (load.requests or 1000.0) / 2.0 * (1.0 / top["rate_per_s"] - 1.0 / rate), 0.0)
     found["ttft_s"] = found["start_s"] + np.maximum(queue, 0.0)
-    overloaded = bool(np.mean(over) > 0.5)
+    overloaded = bool(over[0])
     limited = "overload" if overloaded else "load"
-    return found, {"waiting": 0.0, "limited_by": limited,
-                   "kv_short": overloaded and _limit(room) == "kv_room"}  # fmt: skip
+    return found, {"waiting": 0.0, "limited_by": limited, "kv_short": overloaded}
 
 
 def _burst(steps: StepModel, room: Room, requests: float | None, lengths: Lengths, scheduling: Scheduling

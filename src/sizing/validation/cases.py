@@ -53,6 +53,8 @@ class Case:
         Tokens drafted a step by speculative decoding. [token]
     guessed_lengths
         Whether a length was neither stated nor known for the data set.
+    made_up_weights
+        Whether weights were not a model's own, so that a router sends every token to the same experts.
     assumptions
         What the row left open.
     """
@@ -66,6 +68,7 @@ class Case:
     pools: Pools | None = None
     drafts: float = 0.0
     guessed_lengths: bool = False
+    made_up_weights: bool = False
     assumptions: tuple[str, ...] = ()
 
 
@@ -343,7 +346,7 @@ def _load(row: Mapping[str, str], notes: _Notes) -> RunLoad:
         if "inf" in text or "burst" in text:
             return OpenLoop(request_rate_per_s=float("inf"), requests=prompts or 1000.0)
         if value:
-            return OpenLoop(request_rate_per_s=value, requests=prompts)
+            return OpenLoop(request_rate_per_s=value, requests=prompts, sustained=prompts is None)
         notes.texts.append("rate not stated: the largest, saturated")
         return Offline(requests=prompts)
     raise InputError(f"load {kind or 'of no kind'} is not a closed loop, a request rate or an offline run")
@@ -393,6 +396,7 @@ def read_case(row: Mapping[str, str], configs: Path | None = None) -> Case:
                             settings=settings)  # fmt: skip
     return Case(id=row["id"], deployment=deployment, timing=timing, lengths=lengths, load=load, replicas=replicas,
                 pools=pools, drafts=_drafts(row, notes), guessed_lengths=notes.guessed,
+                made_up_weights=bool(re.search(r"fake.weights?", row["notes"])),
                 assumptions=tuple(notes.texts))  # fmt: skip
 
 

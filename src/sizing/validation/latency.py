@@ -82,6 +82,9 @@ def static_batch(case: Case, batch: float, name: str = "measured", draws: int = 
         Calibration, joint draws behind the error bars.
     """
     steps = steps_of(case.deployment, case.timing, name, draws)
+    if case.made_up_weights and case.deployment.model.is_moe:
+        alike = tuple(replace(op, touched=op.top_k) if op.experts else op for op in steps.operations)
+        steps = replace(steps, operations=alike)
     scheduling = replace(case.timing.scheduling(8192.0), chunked=True)
     fit = max(kv_requests(budget_of(case.deployment), case.lengths, scheduling), 1.0)
     waves = max(np.ceil(batch / fit), 1.0)
@@ -95,7 +98,7 @@ def static_batch(case: Case, batch: float, name: str = "measured", draws: int = 
     decode = np.ravel(decode_tokens_s(steps, one * active, case.lengths, scheduling))
     output = max(case.lengths.output_tokens - 1.0, 0.0)
     e2e: Values = waves * (prefill + output * decode)
-    sigma = dict(case.timing.residual)
+    sigma = case.timing.residual_on(case.deployment.gpu.id)
     return {
         "e2e_ms": estimate(e2e * 1e3, sigma["tpot"]),
         "ttft_ms": estimate(prefill * 1e3, sigma["ttft"]),

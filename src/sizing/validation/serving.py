@@ -203,7 +203,7 @@ def predict_with(case: Case, steps_for: Callable[[Deployment], StepModel]) -> Ru
     budget = float(settings.max_num_batched_tokens or max(defaults.max_num_batched_tokens, 8192))
     scheduling = case.timing.scheduling(budget, case.drafts)
     wider = 1.0 + 0.25 * len(case.assumptions)
-    spread = {metric: sigma * wider for metric, sigma in case.timing.residual.items()}
+    spread = {metric: sigma * wider for metric, sigma in case.timing.residual_on(deployment.gpu.id).items()}
     if case.pools:
         prefill = steps_for(replace(deployment, parallelism=case.pools.prefill))
         workers = (case.pools.prefill_workers, case.pools.decode_workers)
