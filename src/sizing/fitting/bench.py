@@ -30,7 +30,7 @@ SIGMA = {"tpot_s": 0.03, "ttft_s": 0.20, "e2e_s": 0.06, "output_tokens_per_s": 0
 
 SHORTEST_S = 1e-9  # a fitted time is never quite 0, which would mean "not fitted"
 HUBER = 2.0  # residuals beyond this many sigmas pull with constant force
-DIFFERENCE, STEPS = 0.05, 20  # step of the differences, in prior spreads; iterations at most
+DIFFERENCE, STEPS = 0.05, 12  # step of the differences, in prior spreads; iterations at most
 WIDEST = 3.0  # most that a metric's noise is widened by
 IDENTIFIED = 0.7  # posterior spread below this share of the prior's
 
@@ -287,7 +287,7 @@ class _Problem:
                 continue
             z, fun, damping = trial, after, damping / 4.0
             slope = self._slope(z, fun, high)
-            if gain < 1e-4 * float(fun @ fun) + 1e-9:
+            if gain < 1e-3 * float(fun @ fun) + 1e-9:
                 break
         return z
 

@@ -130,6 +130,7 @@ def held_out_report(
     settings: EngineSettings | None,
     calibration: str | Path,
     fitted: int,
+    most: int | None,
     progress: Progress,
 ) -> Report:
     """Fit every run on some of its concurrencies, score the others, by engine.
@@ -140,10 +141,13 @@ def held_out_report(
         Runs, what the engines were told, where the priors come from.
     fitted
         Concurrencies to fit in each run [1].
+    most
+        Runs to take at most, evenly through the list; None for all [1].
     progress
         Wrapper of a list for a progress bar.
     """
-    groups = grouped(points, least=max(LEAST, fitted + 1))
+    every = grouped(points, least=max(LEAST, fitted + 1))
+    groups = every[:: -(-len(every) // most)] if most else every
 
     def choose(group: Group) -> tuple[Predictor, Calibration]:
         ran = ran_on(group.points[0], settings)
