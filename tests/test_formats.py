@@ -1,6 +1,7 @@
 """Bits a weight of each format, scales included, against what the formats' authors state."""
 
 import pytest
+
 from sizing.errors import InputError
 from sizing.formats import kv_format, kv_formats, weight_format, weight_formats
 

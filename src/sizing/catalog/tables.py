@@ -6,6 +6,7 @@ from functools import lru_cache
 from sizing.catalog.files import data_file
 from sizing.errors import InputError
 
+
 @lru_cache(maxsize=8)
 def _sections(file: str) -> tuple[str, dict[str, tuple[int, int]]]:
     """Text of a data file, and where each top-level table starts and ends in it."""
