@@ -55,12 +55,16 @@ class Constant:
         Value before and after, in the unit of :data:`sizing.calibration.BOUNDS`.
     spread
         Log-sigma of the new value. [1]
+    held
+        The same with the family's other constants held. A file states this one: draws are independent, and of
+        all independent draws these are nearest to the joint ones. [1]
     """
 
     name: str
     old: float
     new: float
     spread: float
+    held: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,13 +206,10 @@ def _fit_family(
         time_s = time_s + quantising_s(name, at, gpu, cal)
     rows = _Rows(at=at, time_s=time_s)
     free = _free(name, cal)
-    _, spreads = _solve(name, free, rows, gpu, cal)
+    _, spreads, _ = _solve(name, free, rows, gpu, cal)
     known = tuple(n for n, s in zip(free, spreads, strict=True) if s < IDENTIFIED * _prior(n))
-    if known:
-        values, spreads = _solve(name, known, rows, gpu, cal)
-    else:
-        values, spreads = np.array([]), np.array([])
-    new = cal.with_constants(name, **dict(zip(known, (float(v) for v in values), strict=True)))
+    found = _solve(name, known, rows, gpu, cal) if known else (np.array([]),) * 3
+    new = cal.with_constants(name, **dict(zip(known, (float(v) for v in found[0]), strict=True)))
     off_old, off_new = (np.log(predict(name, at, gpu, c) / time_s) for c in (cal, new))
     residual = max(float(1.4826 * np.median(np.abs(off_new - np.median(off_new)))), LEAST_SPREAD)
     old = cal.families[name]
@@ -216,8 +217,8 @@ def _fit_family(
         family=name,
         cases=len(cases),
         constants=tuple(
-            Constant(name=n, old=float(getattr(old, n)), new=float(v), spread=float(s))
-            for n, v, s in zip(known, values, spreads, strict=True)
+            Constant(name=n, old=float(getattr(old, n)), new=float(v), spread=float(s), held=float(h))
+            for n, v, s, h in zip(known, *found, strict=True)
         ),
         error_old=float(np.median(np.abs(np.expm1(off_old)))),
         error_new=float(np.median(np.abs(np.expm1(off_new)))),
@@ -235,7 +236,7 @@ def _fit_family(
 def _with_evidence(cal: Calibration, fit: FamilyFit, profile: Profile) -> Calibration:
     """Note where the family's constants come from now."""
     before = cal.evidence.get(fit.family, Evidence())
-    spreads = {**before.spreads, **{c.name: c.spread for c in fit.constants}, "scale": OTHER_CHIP}
+    spreads = {**before.spreads, **{c.name: c.held for c in fit.constants}, "scale": OTHER_CHIP}
     by = sorted({c.implementation for c in profile.cases if family(c.kernel, c.shape) == fit.family})
     evidence = replace(
         before,
@@ -266,8 +267,10 @@ def _start(name: str, old: float) -> float:
     return min(max(old, bound.low, 1e-6 * high, FLOOR), high)
 
 
-def _solve(family_name: str, names: Sequence[str], rows: _Rows, gpu: Gpu, cal: Calibration) -> tuple[Floats, Floats]:
-    """Values and log-spreads of the named constants of one family."""
+def _solve(
+    family_name: str, names: Sequence[str], rows: _Rows, gpu: Gpu, cal: Calibration
+) -> tuple[Floats, Floats, Floats]:
+    """Values of the named constants of one family, their log-spreads, and those with the others held."""
     from scipy.optimize import least_squares
 
     record = cal.families[family_name]
@@ -290,8 +293,9 @@ def _solve(family_name: str, names: Sequence[str], rows: _Rows, gpu: Gpu, cal: C
     jacobian = np.array(found.jac)
     sigma = max(float(1.4826 * np.median(np.abs(off(found.x)))), 0.01)
     jacobian[: len(rows.time_s)] *= SIGMA / sigma
-    covariance = np.linalg.inv(jacobian.T @ jacobian)
-    return np.exp(found.x), np.maximum(np.sqrt(np.diag(covariance)), LEAST_SPREAD)
+    curvature = jacobian.T @ jacobian
+    spread, held = np.sqrt(np.diag(np.linalg.inv(curvature))), 1.0 / np.sqrt(np.diag(curvature))
+    return np.exp(found.x), np.maximum(spread, LEAST_SPREAD), np.maximum(held, LEAST_SPREAD)
 
 
 def whole_steps(cases: Sequence[Case], gpu: Gpu, old: Calibration, new: Calibration) -> tuple[WholeStep, ...]:
