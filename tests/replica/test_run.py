@@ -68,7 +68,9 @@ def test_open_loop_at_a_closed_loops_rate_has_about_its_pace(steps, how):
 
 def test_overload_queues_for_as_long_as_the_run_lasts(steps, how):
     room = Room(kv_requests=64)
-    short, long = (predict_run(steps, room, OpenLoop(request_rate_per_s=100, requests=n), CHAT, how) for n in (500, 5000))
+    short, long = (
+        predict_run(steps, room, OpenLoop(request_rate_per_s=100, requests=n), CHAT, how) for n in (500, 5000)
+    )
     assert short.limited_by == long.limited_by == "overload"
     assert long.ttft_s.value == pytest.approx(10 * short.ttft_s.value, rel=0.1)
     assert long.request_rate_per_s.value < 100
@@ -123,7 +125,7 @@ def test_error_bars_hold_the_value_and_widen_with_the_residual(steps, how):
     assert narrow.tpot_s.low < narrow.tpot_s.value < narrow.tpot_s.high
     assert wide.tpot_s.low < narrow.tpot_s.low
     nominal = predict_run(steps, WIDE, ClosedLoop(users=16), CHAT, how)
-    assert narrow.tpot_s.value == pytest.approx(nominal.tpot_s.value, rel=1e-9)
+    assert narrow.tpot_s.value == pytest.approx(nominal.tpot_s.value, rel=1e-4)
 
 
 def test_speculation_yields_more_tokens_a_step(steps):

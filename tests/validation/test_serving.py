@@ -8,7 +8,8 @@ import pytest
 from sizing.errors import InputError, UnknownFile
 from sizing.replica.loads import Estimate
 from sizing.replica.run import ClosedLoop, Offline, OpenLoop
-from sizing.validation.cases import INPUTS, find_model, read_case, shape_key
+from sizing.validation.cases import INPUTS, read_case
+from sizing.validation.model_names import find_model, shape_key
 from sizing.validation.scores import report, scores, truth
 from sizing.validation.serving import RowPrediction, predict_row, read_rows
 

@@ -8,7 +8,8 @@ from typing import Any
 
 CONSTANTS = (
     "step_s", "sequence_s", "prefill_step_s", "prefill_token_s", "first_token_s",
-    "memory_scale", "compute_scale", "link_scale", "fixed_scale", "moe_scale", "scale", "launch_s", "cache_copies", "first_token_steps",
+    "memory_scale", "compute_scale", "link_scale", "fixed_scale", "moe_scale",
+    "scale", "launch_s", "cache_copies", "first_token_steps",
 )  # fmt: skip
 """Names that a table of ``data/engines.toml`` may give: value and spread (log-sigma)."""
 
@@ -140,7 +141,8 @@ def _made(name: str, table: dict[str, Any]) -> EngineTiming:
         residual_by_gpu=table.get("residual_by_gpu", {}),
         values={key: float(pair[0]) for key, pair in pairs.items()},
         spreads={key: float(pair[1]) for key, pair in pairs.items()},
-        mixed=table["mixed"], chunked=table["chunked"], reserves_output=table["reserves_output"], lockstep=table["lockstep"],
+        mixed=table["mixed"], chunked=table["chunked"], reserves_output=table["reserves_output"],
+        lockstep=table["lockstep"],
         basis=table["basis"],
         source=table["source"],
         of=table.get("of", ""),

@@ -109,7 +109,7 @@ def _first_wave_s(found: dict[str, Values], users: float, lengths: Lengths, sche
     """Mean time to first token when all users start together: the mean over a queue of full steps. [s]"""
     steps_needed = users * lengths.input_tokens / max(scheduling.token_budget, 16.0)
     mean = found["full_step_s"] * (max(steps_needed, 1.0) + 1.0) / 2.0
-    return np.maximum(mean + np.ravel(first_token_s), found["start_s"])
+    return np.asarray(np.maximum(mean + np.ravel(first_token_s), found["start_s"]))
 
 
 def _closed(steps: StepModel, room: Room, load: ClosedLoop, lengths: Lengths, scheduling: Scheduling

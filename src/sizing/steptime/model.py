@@ -1,23 +1,19 @@
-"""Time of an engine step: prefill, decode and mixed.
+"""The step model: operations summed, tables of it, and what binds."""
 
-A step is additive: ``linear(tokens) + head(rows) + decode attention(batch, context) + prefill
-attention(tokens, pairs) + engine(batch, prefill)``. Under the ideal calibration (``rule-of-thumb``) it is one
-roofline: all bytes over a share of the bandwidth or all operations over a share of the peak.
-"""
-
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sizing.calibration import Calibration, EngineTime, Evidence
+from sizing.calibration import Calibration, EngineTime
 from sizing.catalog import Gpu
 from sizing.deployment import Deployment
-from sizing.engines.timing import EngineTiming, engine_timing
+from sizing.engines.timing import engine_timing
 from sizing.operations import Operation, Step, launches, operations, seconds, work
 from sizing.steptable import StepTable
+from sizing.steptime.constants import scaled, with_engine
+from sizing.steptime.knots import between, even_knots, middle
 
 Seconds = NDArray[np.float64]
 FEW = 128
@@ -149,7 +145,7 @@ class StepModel:
         if self._drawn and step.tokens.size < FEW:
             return self.linear_s(step.tokens) + self.head_s(step.rows)
         knots, linear, head = self._knots
-        return _between(step.tokens, knots, linear) + _between(step.rows, knots, head)
+        return between(step.tokens, knots, linear) + between(step.rows, knots, head)
 
     @cached_property
     def _drawn(self) -> bool:
@@ -319,9 +315,9 @@ class StepModel:
         max_context
             Longest context. [token]
         """
-        tokens = _knots(max(max_tokens, max_batch) + max_batch, 97)
-        batch, context = _knots(max_batch, 33), _knots(max_context, 33)
-        new, attended = _knots(max_tokens, 33), _knots(max_context, 33)
+        tokens = even_knots(max(max_tokens, max_batch) + max_batch, 97)
+        batch, context = even_knots(max_batch, 33), even_knots(max_context, 33)
+        new, attended = even_knots(max_tokens, 33), even_knots(max_context, 33)
         head, slope = self._head_line(max_batch)
         engine = self.engine
         none = np.zeros(())
@@ -330,15 +326,15 @@ class StepModel:
         decode = self._attention_s("decode", self._step(b, b * c, none, none, none))
         q, a = (x.ravel() for x in np.meshgrid(new, attended, indexing="ij"))
         prefill = self._attention_s("prefill", self._step(none, none, q, q * a, None))
-        scale = _middle(engine.scale)
-        prefill = prefill + _middle(engine.prefill_token_s) * q / scale
+        scale = middle(engine.scale)
+        prefill = prefill + middle(engine.prefill_token_s) * q / scale
         return StepTable(
             tokens=tokens, linear_s=scale * linear, decode_batch=batch, decode_context=context,
             decode_attention_s=scale * decode.reshape(len(batch), len(context)), prefill_tokens=new,
             prefill_context=attended, prefill_attention_s=scale * prefill.reshape(len(new), len(attended)),
-            step_s=_middle(engine.step_s), sequence_s=_middle(engine.sequence_s) + scale * slope,
-            prefill_step_s=_middle(engine.prefill_step_s), prefill_sequence_s=scale * slope,
-            request_s=_middle(engine.first_token_s),
+            step_s=middle(engine.step_s), sequence_s=middle(engine.sequence_s) + scale * slope,
+            prefill_step_s=middle(engine.prefill_step_s), prefill_sequence_s=scale * slope,
+            request_s=middle(engine.first_token_s),
         )  # fmt: skip
 
     def _linear_for_table(self, tokens: Seconds) -> Seconds:
@@ -370,107 +366,6 @@ class StepModel:
             if op.phase == phase:
                 total = total + seconds(op, step, self.gpu, self._kernels)
         return total
-
-
-def _middle(value: object) -> float:
-    """A constant, or the median of its draws."""
-    return float(np.median(np.asarray(value, dtype=float)))
-
-
-def _knots(most: float, count: int) -> Seconds:
-    """0, 1, ... evenly in logarithm up to ``most``, whole numbers."""
-    most = max(float(most), 2.0)
-    return np.unique(np.concatenate([[0.0], np.round(np.geomspace(1.0, most, count))]))
-
-
-def _between(sizes: Seconds, knots: Seconds, values: Seconds) -> Seconds:
-    """Values between knots by straight lines, zero where nothing runs; the last line goes on."""
-    if values.ndim == 1 and sizes.size > 1 and sizes.max() <= knots[-1]:
-        return np.where(sizes > 0, np.interp(sizes, knots, values), 0.0)
-    left = np.clip(np.searchsorted(knots, sizes, side="right") - 1, 0, len(knots) - 2)
-    share = np.maximum((sizes - knots[left]) / (knots[left + 1] - knots[left]), 0.0)
-    found = values[..., left] * (1.0 - share) + values[..., left + 1] * share
-    return np.where(sizes > 0, found, 0.0)
-
-
-def scaled(calibration: Calibration) -> Calibration:
-    """Kernel constants with the engine's scales on memory, compute and links worked in.
-
-    Parameters
-    ----------
-    calibration
-        Constants of one GPU and engine.
-    """
-    engine = calibration.engine_time
-    changes = {
-        "memory_fraction": engine.memory_scale,
-        "compute_fraction": engine.compute_scale,
-        "link_fraction": engine.link_scale,
-    }
-    shared = ("gather", "all_reduce", "dispatch", "combine", "dispatch_low", "combine_low", "point_to_point")
-    neutral = [*changes.values(), engine.fixed_scale, engine.moe_scale]
-    if calibration.ideal or all(np.all(np.asarray(x) == 1.0) for x in neutral):
-        return calibration
-    families = {}
-    for key, constants in calibration.families.items():
-        if key == "engine":
-            families[key] = constants
-            continue
-        found = {n: getattr(constants, n) / s for n, s in changes.items() if hasattr(constants, n)}
-        fixed = engine.link_scale if key in shared else engine.fixed_scale
-        found["fixed_s"] = constants.fixed_s * fixed
-        if key.startswith("moe."):
-            found["scale"] = constants.scale * engine.moe_scale
-        families[key] = replace(constants, **found)
-    return replace(calibration, families=families)
-
-
-def with_engine(calibration: Calibration, timing: EngineTiming) -> Calibration:
-    """A calibration with an engine's own time, and its spread, worked in; an ideal one stays as it is.
-
-    Parameters
-    ----------
-    calibration
-        Constants of a GPU.
-    timing
-        The engine's record.
-    """
-    if calibration.ideal:
-        return calibration
-    known = {f.name for f in fields(EngineTime)}
-    values: dict[str, Any] = {name: value for name, value in timing.values.items() if name in known}
-    evidence = Evidence(basis=timing.basis, fitted_on=timing.source, spreads=dict(timing.spreads))
-    return replace(
-        calibration,
-        families={**calibration.families, "engine": EngineTime(**values)},
-        evidence={**calibration.evidence, "engine": evidence},
-    )
-
-
-def nominal_and_draws(calibration: Calibration, n: int, seed: int = 0) -> Calibration:
-    """Constants as arrays: the nominal value first, then ``n`` joint draws.
-
-    Parameters
-    ----------
-    calibration
-        Constants with spreads.
-    n
-        Draws. [1]
-    seed
-        Of the draws.
-    """
-    drawn = calibration.draws(n + 1, seed)
-    families = {}
-    for key, constants in drawn.families.items():
-        changes = {}
-        for item in fields(constants):
-            value = getattr(constants, item.name)
-            if isinstance(value, np.ndarray):
-                value = value.copy()
-                value[0] = getattr(calibration.families[key], item.name)
-                changes[item.name] = value
-        families[key] = replace(constants, **changes)
-    return replace(drawn, families=families)
 
 
 def step_model(deployment: Deployment, calibration: Calibration) -> StepModel:
