@@ -7,7 +7,7 @@ import pytest
 
 from sizing.errors import InputError
 from sizing.workload import Empirical, Fixed, Length, Lognormal, Mixture, Pairs, Quantiles
-from sizing.workload.lengths import length_from_record
+from sizing.workload.mixture import length_from_record
 
 KINDS = (
     Fixed(tokens=400),

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from sizing.workload.arrivals import Arrivals, Gamma, OnOff, Poisson, Profile, diurnal, ramp, weekly
     from sizing.workload.files import read_workload, workload_text
     from sizing.workload.fit import fit_lengths
-    from sizing.workload.lengths import Empirical, Fixed, Length, Lognormal, Mixture, Pairs, Quantiles
+    from sizing.workload.lengths import Fixed, Length, Lognormal
+    from sizing.workload.measured import Empirical, Pairs, Quantiles
+    from sizing.workload.mixture import Mixture
     from sizing.workload.requests import Requests
     from sizing.workload.sessions import Pauses, Sessions, SharedPrefix
     from sizing.workload.shapes import shape
@@ -20,7 +22,9 @@ _HOMES = {
     "arrivals": ("Arrivals", "Gamma", "OnOff", "Poisson", "Profile", "diurnal", "ramp", "weekly"),
     "files": ("read_workload", "workload_text"),
     "fit": ("fit_lengths",),
-    "lengths": ("Empirical", "Fixed", "Length", "Lognormal", "Mixture", "Pairs", "Quantiles"),
+    "lengths": ("Fixed", "Length", "Lognormal"),
+    "measured": ("Empirical", "Pairs", "Quantiles"),
+    "mixture": ("Mixture",),
     "requests": ("Requests",),
     "sessions": ("Pauses", "Sessions", "SharedPrefix"),
     "shapes": ("shape",),

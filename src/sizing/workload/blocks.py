@@ -101,9 +101,10 @@ def prefix_tree(blocks: Blocks, input_tokens: Ints) -> PrefixTree:
     shared = np.zeros(len(first), dtype=np.bool_)
     shared[inverse[place < np.repeat(reach, counts)]] = True
     before = np.where(place[first] > 0, inverse[np.maximum(first - 1, 0)], -1)
+    before[~shared[before]] = -1  # ids that do not stand for all before them: a root of its own
     children = np.bincount(before[shared & (before >= 0)], minlength=len(first))
     head = shared & ((before < 0) | (children[before] > 1))
-    edge_of = np.where(head, np.arange(len(first)), before)
+    edge_of = np.where(head | ~shared, np.arange(len(first)), before)
     while True:  # follow parents, twice as far each time, to the block that begins the edge
         further = edge_of[edge_of]
         if np.array_equal(further[shared], edge_of[shared]):

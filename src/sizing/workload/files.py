@@ -8,7 +8,7 @@ from typing import Any
 
 from sizing.errors import InputError, UnknownFile
 from sizing.workload.arrivals import Poisson, arrivals_from_record
-from sizing.workload.lengths import length_from_record
+from sizing.workload.mixture import length_from_record
 from sizing.workload.sessions import prefix_from_record, prefix_record, sessions_from_record, sessions_record
 from sizing.workload.traffic import Workload
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from sizing.errors import InputError, nearest
 from sizing.workload.arrivals import Arrivals, Gamma, Poisson, Profile
-from sizing.workload.lengths import Fixed, Floats, Ints, Length, Lognormal, Quantiles
+from sizing.workload.lengths import Fixed, Floats, Ints, Length, Lognormal
+from sizing.workload.measured import Quantiles
 from sizing.workload.statistics import MINUTE_S, Summary, counts_by, gap_cv
 from sizing.workload.trace import Trace
 from sizing.workload.traffic import Workload

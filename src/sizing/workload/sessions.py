@@ -13,7 +13,8 @@ import numpy as np
 
 from sizing.errors import InputError
 from sizing.workload.checks import require
-from sizing.workload.lengths import Floats, Ints, Length, as_length, length_from_record
+from sizing.workload.lengths import Floats, Ints, Length, as_length
+from sizing.workload.mixture import length_from_record
 
 _NODES = 4096
 
@@ -176,6 +177,7 @@ def sessions_record(sessions: Sessions) -> dict[str, Any]:
 
 def sessions_from_record(record: dict[str, Any], where: str = "sessions") -> Sessions:
     """Conversations written by :func:`sessions_record`."""
+    require(isinstance(record, dict), where, record, "a table")
     fields = dict(record)
     if "turns" in fields:
         fields["turns"] = length_from_record(fields["turns"], f"{where}.turns")
@@ -196,6 +198,7 @@ def prefix_record(prefix: SharedPrefix) -> dict[str, Any]:
 
 def prefix_from_record(record: dict[str, Any], where: str = "prefix") -> SharedPrefix:
     """A shared prefix written by :func:`prefix_record`."""
+    require(isinstance(record, dict), where, record, "a table")
     fields = dict(record)
     if "tokens" in fields:
         fields["tokens"] = length_from_record(fields["tokens"], f"{where}.tokens")

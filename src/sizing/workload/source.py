@@ -97,8 +97,10 @@ class Source:
             line = text[: text.index(b"\x00")].count(b"\n") + 1
             raise InputError(f"{self.path}: line {line} is not text; give a CSV or JSON lines file")
         decoded = text.decode(self._encoding, "replace").lstrip("\ufeff")
-        lines = [line.rstrip("\r") for line in decoded.split("\n")]
-        return Head(self.path, tuple(line for line in lines if line.strip())[:lines_wanted])
+        lines = tuple(line.rstrip("\r") for line in decoded.split("\n") if line.strip())[:lines_wanted]
+        if not lines:
+            raise InputError(f"{self.path}: the file is empty; give a trace with at least one request")
+        return Head(self.path, lines)
 
     def blocks(self) -> Iterator[tuple[int, list[str]]]:
         """Blocks of lines, each with the number of its first line (from 1).
@@ -179,10 +181,13 @@ class Source:
                     where = f"after line {self.line}"
                     raise InputError(f"{self.path}: damaged gzip {where} ({error}); fetch it again") from error
                 pending = unzip.unconsumed_tail or unzip.unused_data
+                if unzip.eof and not pending.strip(b"\x00"):  # padding after the last member
+                    pending = b""
                 if unzip.eof and pending:
                     unzip = zlib.decompressobj(wbits=31)
             chunk = next(stream, b"")
             if not chunk:
+                yield unzip.flush()
                 self.cut_short = not unzip.eof
                 return
             if unzip.eof:

@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -177,11 +178,13 @@ def _times(column: Sequence[str]) -> Floats:
     try:
         if min(map(len, texts)) < 19 or any("+" in t for t in texts):
             raise ValueError("not plain")
-        whole = np.array(texts, dtype="datetime64[ns]")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # numpy warns of zones that it drops
+            whole = np.array(texts, dtype="datetime64[ns]")
         years = np.fromiter((int(t[:4]) for t in texts), dtype=np.int64, count=len(texts))
         if np.isnat(whole).any() or not np.array_equal(whole.astype("datetime64[Y]").astype(np.int64) + 1970, years):
             raise ValueError("outside the range of nanoseconds")
-    except ValueError:
+    except (ValueError, Warning):
         return np.fromiter(map(seconds_of, column), dtype=np.float64, count=len(column))
     return np.asarray((whole.astype(np.int64) - int(EPOCH_S) * 10**9) / 1e9)
 

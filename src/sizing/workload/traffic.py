@@ -9,7 +9,8 @@ import numpy as np
 
 from sizing.errors import InputError
 from sizing.workload.arrivals import Arrivals, Poisson, Profile
-from sizing.workload.lengths import Fixed, Floats, Ints, Length, Pairs, as_length
+from sizing.workload.lengths import Fixed, Floats, Ints, Length, as_length
+from sizing.workload.measured import Pairs
 from sizing.workload.requests import Requests
 from sizing.workload.sessions import Sessions, SharedPrefix, turns_of
 
