@@ -275,23 +275,24 @@ def _evidence(before: Evidence, table: Table) -> Evidence:
 @lru_cache(maxsize=512)
 def _measured(gpu: str, architecture: str, engine: str) -> Calibration:
     """Shipped constants of a GPU; its class's, widened, where it has none."""
-    start = Calibration(
-        name="measured",
-        gpu=gpu,
-        engine=engine,
-        families={key: default(key) for key, _ in family_keys()},
-        evidence={
-            key: Evidence(fitted_on="defaults of the form", spreads={"scale": UNKNOWN_RESIDUAL})
-            for key, _ in family_keys()
-            if key != "engine"
-        },
-    )
     tables = _shipped(gpu)
     if tables is not None:
-        return applied(start, tables, engine)
+        return applied(replace(_start(), gpu=gpu, engine=engine), tables, engine)
     like = _class_of(architecture)
-    base = _shipped(str(like["like"])) or {}
-    return _widened(applied(start, base, engine), like, gpu)
+    return _widened(_measured(str(like["like"]), "", engine), like, gpu)
+
+
+@lru_cache(maxsize=1)
+def _start() -> Calibration:
+    """Defaults of the form, with nothing fitted."""
+    unknown = Evidence(fitted_on="defaults of the form", spreads={"scale": UNKNOWN_RESIDUAL})
+    return Calibration(
+        name="measured",
+        gpu="any",
+        engine="any",
+        families={key: default(key) for key, _ in family_keys()},
+        evidence={key: unknown for key, _ in family_keys() if key != "engine"},
+    )
 
 
 @lru_cache(maxsize=64)
@@ -340,4 +341,4 @@ def _widened(base: Calibration, like: Mapping[str, Any], gpu: str) -> Calibratio
                 residual=max(before.residual, float(like.get("spread", LEAST_ASSUMED))),
             )  # fmt: skip
     note = f"{gpu}: no kernels measured; constants {like['source']}, assumed, wider error bars"
-    return replace(base, families=families, evidence=evidence, notes=(*base.notes, note))
+    return replace(base, gpu=gpu, families=families, evidence=evidence, notes=(*base.notes, note))

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 
 from sizing.calibration import Calibration, Decode, Prefill
 from sizing.catalog import Gpu
-from sizing.roofline.smooth import CACHE_GAIN, CACHE_SHARE, Seconds, in_cache, peak_16_bit, smooth_max
+from sizing.roofline.smooth import CACHE_GAIN, CACHE_SHARE, Seconds, in_cache, peak_16_bit, smooth_max, smooth_max_of
 
 KEY_TILE = 128.0
 """Keys a kernel takes at a time. [token]"""
@@ -54,8 +54,8 @@ def decode_core_s(
     memory_s = moved / (c.memory_fraction * gpu.memory_bandwidth_bytes_per_s)
     compute_s = np.asarray(flops) / (c.compute_fraction * peak_16_bit(gpu))
     waves_s = c.unit_s * (np.ceil(np.asarray(units) / processors) - 1.0) * factor
-    busy_s = smooth_max(memory_s, c.context_s * np.asarray(mean_context), 3.0)
-    busy_s = smooth_max(smooth_max(busy_s, compute_s, 3.0), np.maximum(waves_s, 0.0), 3.0)
+    context_s = c.context_s * np.asarray(mean_context)
+    busy_s = smooth_max_of((memory_s, compute_s, context_s, np.maximum(waves_s, 0.0)), 3.0)
     return np.asarray(c.scale * smooth_max(c.fixed_s * factor, busy_s, c.smoothness))
 
 

@@ -1,5 +1,7 @@
 """Matrix products: tiles, waves, split depth, and the quantisation of the input."""
 
+import functools
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -8,12 +10,15 @@ from numpy.typing import ArrayLike
 from sizing.calibration import Calibration, Gemm
 from sizing.catalog import Gpu
 from sizing.formats import weight_format
-from sizing.roofline.smooth import CACHE_GAIN, CACHE_SHARE, Seconds, in_cache, peak_16_bit, smooth_max
+from sizing.roofline.smooth import CACHE_GAIN, CACHE_SHARE, Seconds, in_cache, peak_16_bit, smooth_max, smooth_max_of
 
 TILES = ((64.0, 64.0), (128.0, 128.0), (256.0, 128.0))
 """Output tiles a library chooses from: rows, columns. [element]"""
 SPLITS = (1.0, 3.0, 8.0)
 """Parts that the depth of a tile is split into. [1]"""
+CHOICES = np.array([(rows, columns, parts) for parts in SPLITS for rows, columns in TILES])
+LARGE = 4096
+"""Array size above which the choices are not stacked. [1]"""
 BATCHED_FIXED = 1.8
 """Fixed cost of a batched product over that of one product. [1]"""
 SMALL_TILE_COST = 0.25
@@ -74,31 +79,36 @@ def _tiled_s(
         compute  = 2 r s tiles (k + d ramp) / (f F) * (waves P / (tiles d))^w * (1 + h (64/r + 64/s - 3/4))
         depth    = bytes of one row of weights x depth_s / d      one tile's loop can't run faster
         memory   = (weights + inputs + outputs + partial sums) / (f BW)
-        time     = smooth max(smooth max(memory, depth), compute) + (d > 1) split_s
+        time     = smooth max(memory, depth, compute) + (d > 1) split_s
+
+    The choices are one more array axis in front; a large array takes them one after the other.
     """
+    shape = np.broadcast_shapes(*(np.shape(x) for x in (m, n, k, c.compute_fraction, c.memory_fraction)))
+    if math.prod(shape) > LARGE:
+        each = (_choice_s(choice, m, n, k, size, peak, gpu, c, quantised) for choice in CHOICES)
+        return functools.reduce(np.minimum, each)
+    front = CHOICES.T.reshape((3, len(CHOICES)) + (1,) * len(shape))
+    return np.asarray(_choice_s(front, m, n, k, size, peak, gpu, c, quantised).min(axis=0))
+
+
+def _choice_s(
+    choice: Seconds, m: Seconds, n: Seconds, k: Seconds, size: float, peak: float, gpu: Gpu, c: Gemm, quantised: bool
+) -> Seconds:
+    """Time with one choice of rows, columns and parts, or with all of them along the first axis."""
+    rows, columns, parts = choice
     bandwidth = c.memory_fraction * gpu.memory_bandwidth_bytes_per_s
-    input_bytes = size if quantised else 2.0
-    moved = n * k * size + m * k * input_bytes + 2.0 * m * n
+    moved = n * k * size + m * k * (size if quantised else 2.0) + 2.0 * m * n
     processors = float(gpu.sm_count or 100)
-    rate = c.compute_fraction * peak
-    best: Seconds | None = None
-    for rows, columns in TILES:
-        tiles = np.ceil(m / rows) * np.ceil(n / columns)
-        feed = 1.0 + SMALL_TILE_COST * (64.0 / rows + 64.0 / columns - 0.75)
-        for parts in SPLITS:
-            blocks = tiles * parts
-            filling = processors * np.ceil(blocks / processors) / blocks
-            compute_s = (2.0 * rows * columns * feed / rate) * tiles * filling**c.wave_exponent
-            compute_s = compute_s * (k + c.ramp_bytes / size * parts)
-            depth_s = k * size * c.depth_s / parts
-            partial = 8.0 * parts * m * n if parts > 1 else 0.0
-            time_s = smooth_max((moved + partial) / bandwidth, depth_s, c.smoothness)
-            time_s = smooth_max(time_s, compute_s, c.smoothness)
-            if parts > 1:
-                time_s = time_s + c.split_s
-            best = time_s if best is None else np.minimum(best, time_s)
-    assert best is not None
-    return best
+    tiles = np.ceil(m / rows) * np.ceil(n / columns)
+    blocks = tiles * parts
+    filling = processors * np.ceil(blocks / processors) / blocks
+    feed = 1.0 + SMALL_TILE_COST * (64.0 / rows + 64.0 / columns - 0.75)
+    compute_s = 2.0 * rows * columns * feed * tiles * filling**c.wave_exponent / (c.compute_fraction * peak)
+    compute_s = compute_s * (k + c.ramp_bytes / size * parts)
+    split = parts > 1.0
+    memory_s = (moved + np.where(split, 8.0 * parts, 0.0) * (m * n)) / bandwidth
+    time_s = smooth_max_of((memory_s, k * size * c.depth_s / parts, compute_s), c.smoothness)
+    return np.asarray(time_s + np.where(split, c.split_s, 0.0))
 
 
 def gemm_s(m: ArrayLike, n: ArrayLike, k: ArrayLike, weights: str, gpu: Gpu, cal: Calibration) -> Seconds:

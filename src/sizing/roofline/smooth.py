@@ -1,5 +1,7 @@
 """What the formulas of the operations share."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -12,7 +14,7 @@ CACHE_SHARE, CACHE_GAIN = 0.75, 1.7
 
 
 def smooth_max(a: ArrayLike, b: ArrayLike, exponent: ArrayLike) -> Seconds:
-    """Smooth maximum ``(a^p + b^p)^(1/p)``, without overflow; an infinite exponent gives the maximum.
+    """Smooth maximum ``(a^p + b^p)^(1/p)`` of two times; an infinite exponent gives the maximum.
 
     Parameters
     ----------
@@ -26,10 +28,39 @@ def smooth_max(a: ArrayLike, b: ArrayLike, exponent: ArrayLike) -> Seconds:
     numpy.ndarray
         Time [s].
     """
+    return smooth_max_of((a, b), exponent)
+
+
+def smooth_max_of(times: Sequence[ArrayLike], exponent: ArrayLike) -> Seconds:
+    """Smooth maximum ``(sum of t^p)^(1/p)`` of several times, without overflow; cubes take the short way.
+
+    Parameters
+    ----------
+    times
+        Non-negative times [s].
+    exponent
+        Sharpness [1].
+
+    Returns
+    -------
+    numpy.ndarray
+        Time [s].
+    """
+    if np.ndim(exponent) == 0 and float(np.asarray(exponent)) == 3.0:
+        arrays = [np.asarray(t, dtype=float) for t in times]
+        return np.asarray(np.cbrt(sum(t * t * t for t in arrays)))
     power = np.asarray(exponent, dtype=float)
-    large, small = np.maximum(a, b), np.minimum(a, b)
-    ratio = small / np.maximum(large, 1e-300)
-    return np.asarray(large * (1.0 + ratio**power) ** (1.0 / power))
+    largest = np.asarray(times[0], dtype=float)
+    for time_s in times[1:]:
+        largest = np.maximum(largest, time_s)
+    if np.ndim(power) == 0 and np.isinf(power):
+        return largest
+    unit = np.maximum(largest, 1e-300)
+    if len(times) == 2:
+        ratio = np.minimum(times[0], times[1]) / unit
+        return np.asarray(largest * (1.0 + ratio**power) ** (1.0 / power))
+    total = sum((np.asarray(t, dtype=float) / unit) ** power for t in times)
+    return np.asarray(largest * np.asarray(total) ** (1.0 / power))
 
 
 def in_cache(moved_bytes: ArrayLike, gpu: Gpu, share: float) -> Seconds:
