@@ -101,6 +101,14 @@ class EngineFit:
             for name, value in self.timing.values.items()
         ]  # fmt: skip
 
+    def toml(self) -> str:
+        """The fitted constants as ``data/engines.toml`` writes them."""
+        lines = [f"[{self.timing.name}]", f'basis = "{self.timing.basis}"']
+        lines.append(f'source = "{self.rows} closed-loop runs of {self.cells} cells of GPU, model and weight format"')
+        for name, value in self.timing.values.items():
+            lines.append(f"{name} = [{value:.4g}, {self.timing.spreads.get(name, 0.0):.2f}]")
+        return "\n".join(lines) + "\n"
+
 
 class RememberedSteps(StepModel):
     """A step model that computes each composition's kernels once; only the engine's time is refreshed."""

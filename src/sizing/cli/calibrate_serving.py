@@ -1,0 +1,35 @@
+"""An engine's own time from measured serving runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    file: Annotated[
+        Path | None, typer.Argument(help="CSV file of serving runs; the curated set if left out.", show_default=False)
+    ] = None,
+    engine: Annotated[str, typer.Option(help="Record of data/engines.toml to fit.")] = "vllm",
+    configs: Annotated[
+        Path | None, typer.Option(help="Folder of owner--name.json files, tried before the catalogue.")
+    ] = None,
+    rows: Annotated[int, typer.Option(help="Rows to look at, at most, drawn evenly from the cells.")] = 150,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the fitted table to this file.")] = None,
+    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
+) -> None:
+    """Fit an engine's constants to measured serving runs and print old against new."""
+    from sizing.cli.output import emit
+    from sizing.engines.timing import engine_timing
+    from sizing.fitting.serving import fit_engine, observations
+    from sizing.reports.tabular import render_rows
+    from sizing.validation.serving import read_rows
+
+    before = engine_timing(engine)
+    seen = observations(read_rows(file), before.name, configs, rows)
+    fit = fit_engine(seen, before)
+    if out is not None:
+        emit(fit.toml(), out)
+    notes = [f"{metric}: median error {then:g} % before, {now:g} % after" for metric, (then, now) in fit.errors.items()]
+    title = f"{before.name}: {fit.rows} rows of {fit.cells} cells of GPU, model and weight format"
+    emit(render_rows(fit.records(before), format=format, title=title, notes=notes))
