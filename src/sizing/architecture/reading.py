@@ -146,70 +146,72 @@ def model_from_config(
     """
     if not isinstance(config, Mapping):
         raise InputError(f"a config.json is an object, got {type(config).__name__}")
-    warnings: list[str] = []
-    top = Config(config, "", warnings)
-    text = _text_level(config, warnings)
-    traits = _traits(text, top)
-    hidden = hidden_size(text)
-    quantization = read_quantization(text, top, _dtype(text), sibling, named)
+    top = Config(config)
+    text = _text_level(top)
     architecture = str(next(iter(top.items("architectures") or text.items("architectures") or [""])))
+    traits = _traits(text, top)
     traits = _headless(traits, architecture) if text.where == "" else traits
+    quantization = read_quantization(text, top, _dtype(text), sibling, named)
+    model = replace(
+        _text_model(text, traits, quantization, name),
+        model_type=text.text("model_type") or top.text("model_type"),
+        architecture=architecture,
+        towers=towers_of(top.level("thinker_config") or top, hidden_size(text), architecture),
+        source=source,
+        config=dict(config),
+    )
+    return replace(model, warnings=tuple(top.warnings))
+
+
+def _text_model(text: Config, traits: Traits, quantization: Quantization, name: str) -> Model:
+    """The text model with its head, its modules for multi-token prediction, and how the files store them."""
     layers, pattern = grouped(_stored(_layers(text, traits), quantization))
     embedding, head, tied = embeddings(text, traits)
     embedding = embedding.with_format(quantization.format_of(embedding, None))
-    head = head and head.with_format(quantization.format_of(head, None))
     facts = shipping_facts(name)
-    extra, missing, note = shipped_besides(text, traits, layers, embedding.parameters, facts)
     traits = replace(traits, mtp_copies=facts.get("mtp_copies", traits.mtp_copies) is True)
     norm = norm_elements(text, traits) * traits.norms + layer_extras(text)
     modules, besides = mtp_layers(text, traits, norm, embedding.inputs)
+    checkpoint = CheckpointFormat(
+        name=_mostly(layers, quantization.native),
+        method=quantization.method,
+        kv=quantization.kv,
+        left_alone=quantization.left_alone,
+    )
+    extra, missing, note = shipped_besides(text, traits, layers, embedding.parameters, facts)
     return Model(
         name=name,
-        model_type=text.text("model_type") or top.text("model_type"),
-        architecture=architecture,
-        hidden_size=hidden,
+        model_type="",
+        hidden_size=hidden_size(text),
         vocab_size=embedding.inputs,
         tied_embeddings=tied,
         max_positions=text.optional(*POSITIONS, kind="positions"),
         layers=layers,
         pattern=pattern,
         embedding=embedding,
-        head=head,
+        head=head and head.with_format(quantization.format_of(head, None)),
         other_parameters=outside_layers(text, traits, len(pattern)),
-        towers=towers_of(top.level("thinker_config") or top, hidden, architecture),
         mtp_layers=grouped(_stored(modules, quantization, len(pattern)))[0],
         mtp_other_parameters=besides,
-        checkpoint=CheckpointFormat(
-            name=_mostly(layers, quantization.native),
-            method=quantization.method,
-            kv=quantization.kv,
-            left_alone=quantization.left_alone,
-            extra_parameters=extra,
-            missing_parameters=missing,
-            extra_note=note,
-        ),
+        checkpoint=replace(checkpoint, extra_parameters=extra, missing_parameters=missing, extra_note=note),
         native_dtype=quantization.native,
         state_dtype=_state_dtype(text),
         encoder_only=traits.mixer == "encoder",
-        warnings=tuple(warnings),
-        source=source,
-        config=dict(config),
     )
 
 
-def _text_level(config: Mapping[str, object], warnings: list[str]) -> Config:
+def _text_level(top: Config) -> Config:
     """The text model's fields, those of the outer level standing in where it has none."""
-    top = Config(config, "", warnings)
     inner = top.level(*NESTED)
     if inner is None:
         return _flattened(top)
     deeper = inner.level(*NESTED)  # a thinker that holds a text model of its own
     inner = inner if deeper is None else deeper
-    outer = {key: value for key, value in config.items() if not isinstance(value, Mapping)}
+    outer = {key: value for key, value in top.raw.items() if not isinstance(value, Mapping)}
     merged = {**outer, **{key: value for key, value in inner.raw.items() if value is not None or key not in outer}}
-    if config.get("tie_word_embeddings") is not None:
-        merged["tie_word_embeddings"] = config["tie_word_embeddings"]
-    return _flattened(Config(merged, inner.where, warnings))
+    if top.raw.get("tie_word_embeddings") is not None:
+        merged["tie_word_embeddings"] = top.raw["tie_word_embeddings"]
+    return _flattened(Config(merged, inner.where, top.warnings))
 
 
 def _flattened(config: Config) -> Config:

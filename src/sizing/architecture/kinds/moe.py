@@ -58,53 +58,23 @@ def shared_width(config: Config, traits: Traits, index: int) -> tuple[int, int]:
 @feed_forwards.register("moe")
 def mixture(config: Config, traits: Traits, index: int) -> FeedForward:
     """Router, routed experts and shared experts."""
-    experts = experts_of(config, index)
-    if not experts:
-        raise InputError("config routes to experts but names none (num_experts, n_routed_experts, ...)")
-    top_k = config.per_layer(index, *TOP_K, default=0, low=1, kind="experts")
-    if not top_k:
-        config.warn(f"no top-k for {experts} experts in the config: 1 assumed")
-        top_k = 1
-    if top_k > experts:
-        config.warn(f"top-k {top_k} of {experts} experts: taken as {experts}")
-        top_k = experts
+    experts, top_k = experts_of(config, index), _top_k(config, index)
     hidden = hidden_size(config)
     idle = config.integer("zero_expert_num", default=0, low=0, kind="experts")  # experts that do nothing (LongCat)
     latent = config.integer("moe_latent_size", "routed_expert_hidden_size", default=0, low=0)
-    linears = [
-        Linear(
-            name="mlp.gate",
-            inputs=hidden,
-            outputs=experts + idle,
-            bias_elements=experts * traits.router_bias,
-            shard="replicated",
-            quantized=False,
-            role="router",
-        )
-    ]
-    linears += latent_linears(hidden, latent)
+    router = _router("mlp.gate", hidden, experts + idle, bias=experts * traits.router_bias)
+    linears = [router, *latent_linears(hidden, latent)]
     linears += routed(config, traits, index, latent or hidden, experts, top_k)
     number, width = shared_width(config, traits, index)
+    bias = on(config, traits.mlp_bias)
     if width:
-        bias = on(config, traits.mlp_bias)
         linears += dense_linears(
             hidden, width, gated=traits.gated, bias=bias, name="mlp.shared_experts", role="shared_expert"
         )
-        if traits.shared_gate:
-            linears.append(
-                Linear(
-                    name="mlp.shared_expert_gate",
-                    inputs=hidden,
-                    outputs=1,
-                    shard="replicated",
-                    quantized=False,
-                    role="router",
-                )
-            )
+    if width and traits.shared_gate:
+        linears.append(_router("mlp.shared_expert_gate", hidden, 1))
     if traits.beside or idle:
-        linears += dense_linears(
-            hidden, dense_width(config, index), gated=traits.gated, bias=on(config, traits.mlp_bias)
-        )
+        linears += dense_linears(hidden, dense_width(config, index), gated=traits.gated, bias=bias)
     return FeedForward(
         kind="moe",
         linears=tuple(linears),
@@ -113,6 +83,31 @@ def mixture(config: Config, traits: Traits, index: int) -> FeedForward:
         top_k=top_k,
         shared_experts=number if width else 0,
         latent_size=latent,
+    )
+
+
+def _top_k(config: Config, index: int) -> int:
+    """Routed experts that a token uses, between one and all of them."""
+    experts = experts_of(config, index)
+    if not experts:
+        raise InputError("config routes to experts but names none (num_experts, n_routed_experts, ...)")
+    top_k = config.per_layer(index, *TOP_K, default=0, low=1, kind="experts")
+    if not top_k:
+        config.warn(f"no top-k for {experts} experts in the config: 1 assumed")
+    if top_k > experts:
+        config.warn(f"top-k {top_k} of {experts} experts: taken as {experts}")
+    return min(max(top_k, 1), experts)
+
+
+def _router(name: str, inputs: int, outputs: int, bias: int = 0) -> Linear:
+    return Linear(
+        name=name,
+        inputs=inputs,
+        outputs=outputs,
+        bias_elements=bias,
+        shard="replicated",
+        quantized=False,
+        role="router",
     )
 
 
