@@ -105,9 +105,13 @@ def _places(names: Sequence[str], wanted: Mapping[str, Column], source: Source, 
     return places
 
 
-def _rows(first: int, block: list[str], width: int, log: RowLog) -> tuple[Ints, list[tuple[str, ...]]]:
+def _rows(first: int, block: list[str], width: int, log: RowLog) -> tuple[Ints, Sequence[Sequence[str]]]:
     """Line numbers and columns of the rows that have all their fields."""
     quoted = any('"' in line for line in block)
+    if block and not quoted and width > 1 and all(line.count(",") == width - 1 for line in block):
+        cells = ",".join(block).split(",")  # no list a row: a third of the time
+        return np.arange(first, first + len(block), dtype=np.int64), [cells[i::width] for i in range(width)]
+    rows: list[list[str]]
     rows = list(csv.reader(io.StringIO("\n".join(block)))) if quoted else [b.split(",") for b in block]
     if quoted and len(rows) != len(block):  # a field with a newline in it: numbers of lines shift
         rows = [next(csv.reader([line]), [""]) for line in block]
@@ -123,7 +127,7 @@ def _rows(first: int, block: list[str], width: int, log: RowLog) -> tuple[Ints, 
 
 
 def _parsed(
-    columns: list[tuple[str, ...]], places: Mapping[str, int], wanted: Mapping[str, Column], lines: Ints, log: RowLog
+    columns: Sequence[Sequence[str]], places: Mapping[str, int], wanted: Mapping[str, Column], lines: Ints, log: RowLog
 ) -> tuple[dict[str, Floats], Ints]:
     """Numbers of a block, and which of its rows they are from."""
     if not columns:
@@ -176,7 +180,7 @@ def _times(column: Sequence[str]) -> Floats:
         if all(t.endswith(zone) for t in (column[0], column[-1])) and all(t.endswith(zone) for t in column):
             texts = [t[: -len(zone)] for t in column]
     try:
-        if min(map(len, texts)) < 19 or any("+" in t for t in texts):
+        if min(map(len, texts)) < 19 or "+" in "".join(texts):
             raise ValueError("not plain")
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # numpy warns of zones that it drops
