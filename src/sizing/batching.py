@@ -63,8 +63,14 @@ def decode_curve_s(workload: Workload, steps: Steps) -> NDArray[np.float64]:
     return np.maximum.accumulate(np.asarray(steps.decode_s(np.maximum(GRID, 1.0), context), dtype=float))
 
 
-def largest_batch(workload: Workload, slo: Slo, memory: MemoryBudget | float, steps: Steps, max_num_seqs: int, step_s: NDArray[np.float64] | None = None,
-) -> Batch:  # fmt: skip
+def largest_batch(
+    workload: Workload,
+    slo: Slo,
+    memory: MemoryBudget | float,
+    steps: Steps,
+    max_num_seqs: int,
+    step_s: NDArray[np.float64] | None = None,
+) -> Batch:
     """Largest batch whose decode step stays within TPOT and whose KV cache fits.
 
     Parameters

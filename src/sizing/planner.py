@@ -223,7 +223,9 @@ def plan(
     the_model = model if isinstance(model, Model) else _named_model(str(use("model", model, DEFAULT_MODEL)))
     the_workload = workload if workload is not None else _default_workload(listed)
     the_slo = slo if slo is not None else _default_slo(listed)
-    names = tuple(use("gpus", gpus, DEFAULT_GPUS))  # type: ignore[arg-type, call-overload]
+    if gpus is None:
+        listed.append(default("gpus"))
+    names: tuple[str | Gpu, ...] = DEFAULT_GPUS if gpus is None else tuple(gpus)
     the_targets = targets if targets is not None else _default_targets(listed)
     the_settings = settings if settings is not None else EngineSettings()
     if the_settings.memory_utilization is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sizing import units
 from sizing.assumptions import Assumption, default
-from sizing.errors import InputError, UnknownFile, nearest
+from sizing.errors import InputError, UnitError, UnknownFile, nearest
 
 LARGEST_CONFIG_BYTES = 1_000_000
 
@@ -163,7 +163,7 @@ def positive_count(text: str, what: str) -> float:
     """A token count of at least one."""
     value = units.count(text, what)
     if value < 1:
-        raise units.UnitError(f"{what}: {units.shown(text)} is below 1; write a number of tokens such as 2000 or 4k")
+        raise UnitError(f"{what}: {units.shown(text)} is below 1; write a number of tokens such as 2000 or 4k")
     return value
 
 

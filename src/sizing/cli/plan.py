@@ -140,7 +140,8 @@ def _traffic(asked: Asked) -> Any:
     """Workload from a trace and the options; an option given beside a trace wins."""
     from sizing.workload import Workload
 
-    if asked.options.trace is None:
+    options = asked.options
+    if options.trace is None:
         return Workload(
             request_rate_per_s=asked.number("rps", positive_rate),
             input_tokens=asked.number("input", positive_count),
@@ -149,15 +150,14 @@ def _traffic(asked: Asked) -> Any:
     from sizing.cli.output import progress
     from sizing.workload.given import traffic_from
 
-    options = asked.options
     rate = positive_rate(options.rps, "--rps") if options.rps else None
     seen, _, notes = traffic_from(options.trace, request_rate_per_s=rate, progress=progress)
-    changes = {
-        "input_tokens": positive_count(options.input, "--input") if options.input else None,
-        "output_tokens": positive_count(options.output, "--output") if options.output else None,
-    }
     asked.notes.extend(notes)
-    return replace(seen, **{k: v for k, v in changes.items() if v is not None})
+    if options.input:
+        seen = replace(seen, input_tokens=positive_count(options.input, "--input"))
+    if options.output:
+        seen = replace(seen, output_tokens=positive_count(options.output, "--output"))
+    return seen
 
 
 def _spares(text: str, what: str) -> int:

@@ -69,10 +69,10 @@ class Load:
         Share of time that goes into prefill. [1]
     """
 
-    ttft_s: NDArray[np.float64]
-    tpot_s: NDArray[np.float64]
-    concurrency: NDArray[np.float64]
-    prefill_share: NDArray[np.float64]
+    ttft_s: NDArray[np.float64] | float
+    tpot_s: NDArray[np.float64] | float
+    concurrency: NDArray[np.float64] | float
+    prefill_share: NDArray[np.float64] | float
 
 
 def rate_at_batch_per_s(batch: Batch, workload: Workload, prefill_s: float) -> NDArray[np.float64]:
@@ -191,8 +191,9 @@ def replica_capacity(
     )  # fmt: skip
 
 
-def _largest(rates: NDArray[np.float64], values: NDArray[np.float64], limit: float) -> float:
+def _largest(rates: NDArray[np.float64], values: ArrayLike, limit: float) -> float:
     from sizing.batching import crossing
 
-    finite = np.where(np.isfinite(values), values, np.finfo(float).max)
+    array = np.asarray(values, dtype=float)
+    finite = np.where(np.isfinite(array), array, np.finfo(float).max)
     return crossing(rates, np.maximum.accumulate(finite), limit)

@@ -18,7 +18,8 @@ def transfer_s(
     latency_s
         Time before the first byte arrives. [s]
     """
-    return np.asarray(latency_s, dtype=float) + np.asarray(moved_bytes, dtype=float) / bandwidth_bytes_per_s
+    moved, bandwidth = np.asarray(moved_bytes, dtype=float), np.asarray(bandwidth_bytes_per_s, dtype=float)
+    return np.asarray(np.asarray(latency_s, dtype=float) + moved / bandwidth)
 
 
 def exposed_transfer_s(transfer: ArrayLike, prefill: ArrayLike, layers: int) -> NDArray[np.float64]:
@@ -36,4 +37,4 @@ def exposed_transfer_s(transfer: ArrayLike, prefill: ArrayLike, layers: int) -> 
     max(t / L, t - p (L - 1) / L): the last layer is always exposed, and what the link can't keep up with.
     """
     t, p = np.asarray(transfer, dtype=float), np.asarray(prefill, dtype=float)
-    return np.maximum(t / layers, t - p * (layers - 1) / layers)
+    return np.asarray(np.maximum(t / layers, t - p * (layers - 1) / layers))
