@@ -51,7 +51,7 @@ BOUNDS: Mapping[str, Bound] = {
     "memory_scale": Bound(0.2, 2.0, "1", "on the time of the memory-bound kernels"),
     "compute_scale": Bound(0.2, 2.0, "1", "on the time of the compute-bound kernels"),
     "fixed_scale": Bound(0.0, 2.0, "1", "on the fixed time of every kernel (graphs overlap what a lone call pays)"),
-    "moe_scale": Bound(0.2, 2.0, "1", "on the time of fused experts (an engine's own kernels over the tables')"),
+    "moe_scale": Bound(0.0, 2.0, "1", "on the fixed time of fused experts, instead of fixed_scale"),
     "link_scale": Bound(0.2, 5.0, "1", "on the time of the collectives"),
     "scale": Bound(0.2, 5.0, "1", "on the family's time; its spread is what the form leaves unexplained"),
 }

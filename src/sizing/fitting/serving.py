@@ -58,7 +58,7 @@ PRIORS: Mapping[str, Prior] = {
     "compute_scale": Prior(value=1.0, spread=0.3, low=0.6, high=3.0),
     "link_scale": Prior(value=1.0, spread=0.3, low=0.3, high=3.0),
     "fixed_scale": Prior(value=0.9, spread=0.25, low=0.3, high=1.5),
-    "moe_scale": Prior(value=0.9, spread=0.2, low=0.4, high=1.5),
+    "moe_scale": Prior(value=0.7, spread=0.25, low=0.1, high=1.5),
 }
 """Constants that may be fitted, all of them the engine's: ten."""
 

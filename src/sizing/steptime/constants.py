@@ -34,9 +34,7 @@ def scaled(calibration: Calibration) -> Calibration:
             continue
         found = {n: getattr(constants, n) / s for n, s in changes.items() if hasattr(constants, n)}
         fixed = engine.link_scale if key in shared else engine.fixed_scale
-        found["fixed_s"] = constants.fixed_s * fixed
-        if key.startswith("moe."):
-            found["scale"] = constants.scale * engine.moe_scale
+        found["fixed_s"] = constants.fixed_s * (engine.moe_scale if key.startswith("moe.") else fixed)
         families[key] = replace(constants, **found)
     return replace(calibration, families=families)
 

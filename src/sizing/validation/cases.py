@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sizing.architecture import Model
+from sizing.architecture import Model, read_model
 from sizing.catalog import Gpu
 from sizing.catalog import gpu as catalog_gpu
 from sizing.deployment import Deployment, EngineSettings, NumberFormats, Parallelism
@@ -103,6 +103,21 @@ WEIGHTS = (
 )  # fmt: skip
 
 
+NEAREST_GPU = {"MI250": "mi250x"}
+"""Accelerators that rows name and the catalogue lacks, by the one that is nearest."""
+
+
+def _gpu(name: str, notes: "_Notes") -> Gpu:
+    try:
+        return catalog_gpu(name)
+    except CatalogError:
+        if name.strip() not in NEAREST_GPU:
+            raise
+        near = NEAREST_GPU[name.strip()]
+        notes.texts.append(f"{name} taken as {near}")
+        return catalog_gpu(near)
+
+
 def _weights(row: Mapping[str, str], model: Model, gpu: Gpu, notes: "_Notes") -> str | None:
     """Weight format asked for; None for the checkpoint's own."""
     text = (row.get("weight_precision") or "").lower()
@@ -120,10 +135,25 @@ def _weights(row: Mapping[str, str], model: Model, gpu: Gpu, notes: "_Notes") ->
     if asked == "bf16":
         return None if "default" in (row.get("weight_precision") or "") or own == "bf16" else "bf16"
     if asked == "fp4":
-        if any(own.startswith(x) for x in ("mxfp4", "int4", "nvfp4")):
+        if any(own.startswith(x) for x in ("mxfp4", "nvfp4")):
             return None
         return "mxfp4_a4" if gpu.vendor == "AMD" else "nvfp4"
     return asked
+
+
+def _published(model: Model, weights: str | None) -> tuple[Model, str | None]:
+    """The vendor's own NVFP4 checkpoint of a mixture of experts, which leaves attention in 16 bit.
+
+    A model that the catalogue does not know is taken with every matrix in the format asked for.
+    """
+    if weights != "nvfp4" or not model.is_moe:
+        return model, weights
+    try:
+        found = read_model(f"nvidia/{model.name.rsplit('/', 1)[-1]}-NVFP4")
+    except SizingError:
+        return model, weights
+    alike = found.hidden_size == model.hidden_size and found.num_layers == model.num_layers
+    return (found, None) if alike and found.checkpoint.name == "nvfp4" else (model, weights)
 
 
 def _kv(row: Mapping[str, str], timing: EngineTiming, weights: str | None, model: Model, notes: _Notes) -> str:
@@ -301,10 +331,11 @@ def read_case(row: Mapping[str, str], configs: Path | None = None) -> Case:
         raise InputError("the model is not stated")
     if not row["gpu"].strip():
         raise InputError("the GPU is not stated")
-    model, gpu = find_model(row["model"], str(configs or "")), catalog_gpu(row["gpu"])
+    model, gpu = find_model(row["model"], str(configs or "")), _gpu(row["gpu"], notes)
     timing = engine_timing(row["engine"], _version(row))
     weights = _weights(row, model, gpu, notes)
     kv = _kv(row, timing, weights, model, notes)
+    model, weights = _published(model, weights)
     lengths = _lengths(row, notes)
     load = _load(row, notes)
     pools = _pools(row, notes)
