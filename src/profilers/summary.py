@@ -103,6 +103,7 @@ def kernel_sum(step: Result, times: Mapping[tuple[str, str], float]) -> tuple[fl
 
 SEEDS = {
     "scenario.kernels_per_token": "2,398 kernels a token (H100, Transformers, one user)",
+    "scenario.transformers": "2,398 kernels a token (H100, Transformers, one user)",
     "scenario.users": "6.8 ms at 1 user, 17.3 ms at 128 (H100, vLLM; from $7.59 and $0.15 a million at $4 an hour)",
     "scenario.prefill_stall": "1.5 s whole, 111 ms longest gap in 512-token chunks (H100, a Python loop)",
     "scenario.prefix_reuse": "0.5 s new, 30 ms reused (H100, Transformers or an engine, not said)",

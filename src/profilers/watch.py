@@ -62,6 +62,20 @@ def throttle_names(bits: int) -> tuple[str, ...]:
     return tuple(name for bit, name in THROTTLE_BITS.items() if bits & bit)
 
 
+def _library() -> Any:
+    """The driver's library, where the loader finds it or where containers mount it."""
+    for name in (
+        "libnvidia-ml.so.1",
+        "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
+        "/usr/lib/wsl/lib/libnvidia-ml.so.1",
+    ):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise OSError("no NVML")
+
+
 class Watch:
     """Sensors of one GPU; silent where NVML can't be loaded.
 
@@ -78,7 +92,7 @@ class Watch:
         if address is None:
             return
         try:
-            nvml = library if library is not None else ctypes.CDLL("libnvidia-ml.so.1")
+            nvml = library if library is not None else _library()
             by_uuid = address.startswith("GPU-")
             find = nvml.nvmlDeviceGetHandleByUUID if by_uuid else nvml.nvmlDeviceGetHandleByPciBusId_v2
             if nvml.nvmlInit_v2() == 0 and find(address.encode(), ctypes.byref(self._handle)) == 0:

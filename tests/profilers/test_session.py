@@ -19,6 +19,7 @@ NEEDS_MORE = {
     "attention_decode.flashinfer": "flashinfer",
     "attention_prefill.flashinfer": "flashinfer",
     "mla_decode.flashinfer": "flashinfer",
+    "scenario.transformers": "transformers",
     "attention_decode.varlen": "CUDA",
     "attention_prefill.varlen": "CUDA",
 }
@@ -30,7 +31,7 @@ def test_every_kernel_runs_at_toy_size_and_is_right(session, name):
     results = [r for r in session.results if r["kernel"] == name]
     assert results, f"{name} has no case in the default suite"
     for result in results:
-        if name in NEEDS_MORE:
+        if name in NEEDS_MORE and result["outcome"] != "measured":
             assert (result["outcome"], NEEDS_MORE[name] in result["reason"]) == ("unsupported", True)
             continue
         assert result["outcome"] == "measured", result["reason"]

@@ -145,14 +145,14 @@ def prefill_stall(case: Case, bench: Bench) -> Reading:
             warm()
         bench.synchronize()
         samples = {
-            "token_s": _gaps([token] * 5, bench),
-            "whole_gap_s": [sum(_gaps([whole, token], bench)) for _ in range(2)],
-            "chunk_gap_s": [sum(_gaps([part, token], bench)) for part in chunks],
+            "token_s": gaps([token] * 5, bench),
+            "whole_gap_s": [sum(gaps([whole, token], bench)) for _ in range(2)],
+            "chunk_gap_s": [sum(gaps([part, token], bench)) for part in chunks],
         }
     return _reading(case, decoder, wrong, samples)
 
 
-def _gaps(calls: list[Callable[[], object]], bench: Bench) -> list[float]:
+def gaps(calls: list[Callable[[], object]], bench: Bench) -> list[float]:
     """Seconds of each call until its result is there, by the host's clock."""
     out = []
     for call in calls:
@@ -178,5 +178,5 @@ def prefix_reuse(case: Case, bench: Bench) -> Reading:
         for warm in (new, reused, reused):
             warm()
         bench.synchronize()
-        samples = {"new_s": _gaps([new] * 3, bench), "reused_s": _gaps([reused] * 10, bench)}
+        samples = {"new_s": gaps([new] * 3, bench), "reused_s": gaps([reused] * 10, bench)}
     return _reading(case, decoder, wrong, samples)
