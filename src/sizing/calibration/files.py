@@ -279,6 +279,8 @@ def _measured(gpu: str, architecture: str, engine: str) -> Calibration:
     if tables is not None:
         return applied(replace(_start(), gpu=gpu, engine=engine), tables, engine)
     like = _class_of(architecture)
+    if like["like"] == gpu:
+        raise UnknownFile(f"no data file calibration/{gpu}.toml; the installation is incomplete")
     return _widened(_measured(str(like["like"]), "", engine), like, gpu)
 
 

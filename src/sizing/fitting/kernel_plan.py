@@ -142,7 +142,7 @@ PLANS = (
     ),
     *(
         Plan(families=(name,), operations=(name,), shared=("fixed_s", "link_fraction"),
-             optional=("smoothness", "growth"))
+             optional=("smoothness", "growth"), worth=0.04)
         for name in ("all_reduce", "gather")
     ),
     *(

@@ -78,6 +78,13 @@ def _above_compute(table: KernelTable, gpu: Gpu) -> Mask:
     return np.asarray(2.0 * s["m"] * s["n"] * s["k"] / peak_16_bit(gpu) > table.time_s)
 
 
+def _one_host(table: KernelTable, gpu: Gpu) -> Mask:
+    """PCIe paths of one machine, 20 times slower at 4 and 8 GPUs than at 2; serving runs elsewhere show 1.5."""
+    if gpu.link_bytes_per_s or table.operation not in ("all_reduce", "gather"):
+        return _none(table)
+    return np.asarray(table.sizes["gpus"] > 2)
+
+
 def _not_a_time(table: KernelTable, gpu: Gpu) -> Mask:
     return ~(np.isfinite(table.time_s) & (table.time_s > 0))
 
@@ -98,6 +105,7 @@ RULES = (
         "eager-fp8-block", "vLLM FP8 block products collected without CUDA graphs: 57-288 us of launch", _eager_blocks
     ),
     Rule("eager-all-reduce", "all-reduce outside a CUDA graph: about 20 us of launch", _eager_reduce),
+    Rule("one-host", "PCIe collectives of more than 2 GPUs on one machine: its host paths, not the GPU", _one_host),
     Rule("slow-fp8-experts", "vLLM FP8 experts on Hopper: 0.13-0.18 of either peak, a wrong kernel", _slow_experts),
     Rule("suspect-decode", "decode attention where over 2 % of large rows beat the bandwidth", _suspect_decode),
     Rule("above-bandwidth", "faster than 1.0 of HBM bandwidth from more than twice L2", _above_bandwidth),
