@@ -1,6 +1,7 @@
 """The answer as records: one evaluation a deployment, the rejected ones, and the plan that holds them."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from sizing.replica.colocated import Load, ReplicaCapacity
 from sizing.steptime import StepModel
 from sizing.workload import Slo, Workload
 
+if TYPE_CHECKING:
+    from sizing.simulator.rates import Verification
+
 SCHEMA_VERSION = "1.0"
 COLUMNS = (
     "gpu", "replicas", "gpus_per_replica", "layout", "serving_gpus", "spare_gpus", "total_gpus",
@@ -23,6 +27,7 @@ COLUMNS = (
     "utilization", "limited_by", "requests_per_s_per_replica", "concurrency_per_replica", "usd_per_gpu_hour",
     "usd_per_hour", "usd_per_million_output_tokens",
 )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
@@ -138,6 +143,8 @@ class Plan:
         Every number that the caller did not give.
     notes
         What short names were taken for, and warnings of the model.
+    verification
+        The cheapest candidate replayed in the simulator, when that was asked for.
     """
 
     model: Model
@@ -149,6 +156,7 @@ class Plan:
     rejected: tuple[Rejected, ...]
     assumptions: tuple[Assumption, ...]
     notes: tuple[str, ...] = ()
+    verification: "Verification | None" = None
 
     @property
     def status(self) -> str:
@@ -212,4 +220,5 @@ class Plan:
                 for a in self.assumptions
             ],
             "notes": list(self.notes),
+            "verification": None if self.verification is None else self.verification.to_records(),
         }

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sizing.answer import Evaluation, Interval, Plan, Rejected
 from sizing.architecture import Model, read_model
@@ -27,6 +28,9 @@ from sizing.replica.colocated import METHODS, Load, ReplicaCapacity, load_at_rat
 from sizing.replica.percentile import over_mean, rate_within
 from sizing.replica.predicted import at_rate, spread_of_rate
 from sizing.workload import Slo, Workload
+
+if TYPE_CHECKING:
+    from sizing.simulator.rates import Verification
 
 #: GPUs of a replica that are tried, smallest first: tensor parallel inside a node, then pipeline stages.
 LAYOUTS = tuple(Parallelism(tp=tp, pp=pp) for tp, pp in ((1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 4), (8, 8)))
@@ -177,6 +181,7 @@ def plan(
     prices: Mapping[str, float] | float | None = None,
     calibration: str | Calibration | None = None,
     method: str | None = None,
+    verify: bool = False,
     assumed: Sequence[Assumption] = (),
 ) -> Plan:
     """Which GPUs, how many, configured how, at what cost, for this model, traffic and latency targets.
@@ -203,6 +208,8 @@ def plan(
         Name or file of efficiency constants.
     method
         ``additive`` or ``time-share``, see :func:`sizing.replica_capacity`.
+    verify
+        Whether the cheapest candidate is replayed in the simulator, with one replica less and one more.
     assumed
         Assumptions that the caller already made, to be listed with those made here.
 
@@ -261,10 +268,33 @@ def plan(
         best += [answer] if isinstance(answer, Evaluation) else []
         worst += [answer] if isinstance(answer, Rejected) else []
     ranked = sorted(best, key=_rank)
+    checked = verify_evaluation(ranked[0], question) if verify and ranked else None
+    if checked is not None:
+        notes = (*notes, f"{ranked[0].deployment.gpu.id}: {checked.verdict()}")
     return Plan(
         model=the_model, workload=the_workload, slo=the_slo, targets=the_targets, calibration=calibration_name,
         evaluations=tuple(ranked), rejected=tuple(worst), assumptions=tuple(listed),
-        notes=(*notes, *the_model.warnings),
+        notes=(*notes, *the_model.warnings), verification=checked,
+    )  # fmt: skip
+
+
+def verify_evaluation(evaluation: Evaluation, question: Question, seed: int = 0) -> "Verification":
+    """Replay a candidate, one replica less and one more, and hold both answers side by side.
+
+    Parameters
+    ----------
+    evaluation, question
+        The candidate and what was asked of it.
+    seed
+        Of the replications.
+    """
+    from sizing.simulator.rates import verify
+    from sizing.simulator.replicamodel import replica_model
+
+    model = replica_model(evaluation.deployment, steps=evaluation.steps, memory=evaluation.memory)
+    return verify(
+        question.workload, question.slo, model, evaluation.fleet.replicas, seed=seed,
+        claimed_ttft_s=float(evaluation.load.ttft_s), claimed_tpot_s=float(evaluation.load.tpot_s),
     )  # fmt: skip
 
 

@@ -110,6 +110,7 @@ class PlanDocument(BaseModel):
     rejected: list[Refused]
     assumptions: list[Assumed]
     notes: list[str]
+    verification: list[dict[str, bool | float | None]] | None
 
 
 SCHEMAS: dict[str, type[BaseModel]] = {"plan-file": PlanFile, "plan": PlanDocument}

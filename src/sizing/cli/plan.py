@@ -55,6 +55,12 @@ def command(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the arithmetic for the first GPU, step by step.")
     ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Replay the cheapest candidate in the simulator, with one replica less and more."
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
@@ -72,10 +78,10 @@ def command(
         weights=weights, kv=kv, tp=tp, pp=pp, ep=ep, price=price, calibration=calibration, method=method,
         engine=engine, catalog=catalog,
     )  # fmt: skip
-    raise typer.Exit(_run(options.with_file(config) if config else options, format, out, explain, quiet))
+    raise typer.Exit(_run(options.with_file(config) if config else options, format, out, explain, quiet, verify))
 
 
-def _run(options: PlanOptions, format: str, out: Path | None, explain: bool, quiet: bool) -> int:
+def _run(options: PlanOptions, format: str, out: Path | None, explain: bool, quiet: bool, verify: bool) -> int:
     """Plan, print, and give the exit code: 0 a plan, 3 infeasible."""
     from sizing.planner import plan
     from sizing.reports import REPORTS
@@ -87,7 +93,7 @@ def _run(options: PlanOptions, format: str, out: Path | None, explain: bool, qui
 
         overlay(Path(options.catalog))
     arguments, notes = plan_arguments(options)
-    answer = plan(**arguments)
+    answer = plan(**arguments, verify=verify)
     answer = replace(answer, notes=(*notes, *answer.notes))
     if explain:
         from sizing.reports.explain import explain as explained

@@ -93,5 +93,8 @@ def table(plan: Plan) -> str:
         lines.append("")
     if plan.assumptions:
         lines += ["Assumed, since you did not say:", *aligned(assumption_rows(plan)), ""]
+    if plan.verification is not None:
+        lines += [f"Replayed in the simulator, {plan.evaluations[0].deployment.gpu.id}:"]
+        lines += [*aligned(plan.verification.to_records()), ""]
     lines += [f"Note: {n}" for n in plan.notes]
     return "\n".join([*lines, verdict(plan)]) + "\n"
