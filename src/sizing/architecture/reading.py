@@ -4,12 +4,13 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from sizing.architecture.config import Config
+from sizing.architecture.defaults import settled_traits
 from sizing.architecture.ends import (
     POSITIONS,
-    VOCABULARY,
     embeddings,
     layer_extras,
     norm_elements,
@@ -17,18 +18,16 @@ from sizing.architecture.ends import (
     shipped_besides,
 )
 from sizing.architecture.kinds import feed_forwards, mixers
-from sizing.architecture.kinds.attention import HEAD_DIM, HEADS, KV_HEADS, hidden_size
-from sizing.architecture.kinds.dense import INTERMEDIATE
-from sizing.architecture.kinds.moe import EXPERTS, SHARED, SHARED_WIDTH, TOP_K
-from sizing.architecture.kinds.moe import WIDTH as MOE_WIDTH
+from sizing.architecture.kinds.attention import hidden_size
 from sizing.architecture.model import CheckpointFormat, Model
 from sizing.architecture.mtp import mtp_layers
 from sizing.architecture.parts import Layer, Linear
 from sizing.architecture.patterns import kinds_of, layer_count
 from sizing.architecture.quantization import Quantization, read_quantization
-from sizing.architecture.traits import Traits, traits_of
+from sizing.architecture.traits import Traits
 from sizing.architecture.vision import towers_of
 from sizing.catalog.models import format_in_name, model_facts, shipping_facts
+from sizing.catalog.overlay import on_change
 from sizing.errors import InputError, UnknownFile, UnknownModel
 from sizing.hub import fetch_config, is_hub_id
 
@@ -58,13 +57,21 @@ def read_model(path_or_name: str | Path) -> Model:
     path = Path(path_or_name)
     if path.suffix == ".json" or path.is_dir():
         return _from_path(path)
-    name = str(path_or_name)
     try:
-        facts = model_facts(name)
+        return _catalogued(str(path_or_name))
     except UnknownModel as unknown:
-        return _from_hub(name, unknown)
+        return _from_hub(str(path_or_name), unknown)
+
+
+@lru_cache(maxsize=64)
+def _catalogued(name: str) -> Model:
+    """A model of the catalogue."""
+    facts = model_facts(name)
     model = model_from_config(facts.config, name=facts.name, source=facts.source, named=facts.named_format)
     return model.with_warnings(*facts.notes)
+
+
+on_change(_catalogued.cache_clear)
 
 
 def _from_hub(name: str, unknown: UnknownModel) -> Model:
@@ -149,7 +156,7 @@ def model_from_config(
     top = Config(config)
     text = _text_level(top)
     architecture = str(next(iter(top.items("architectures") or text.items("architectures") or [""])))
-    traits = _traits(text, top)
+    traits = settled_traits(text, top)
     traits = _headless(traits, architecture) if text.where == "" else traits
     quantization = read_quantization(text, top, _dtype(text), sibling, named)
     model = replace(
@@ -224,78 +231,6 @@ def _flattened(config: Config) -> Config:
     return Config({**found, **config.raw}, config.where, config.warnings) if found else config
 
 
-#: Types whose attention always has as many KV heads as query heads, or says otherwise in a field of its own.
-_MULTI_HEAD = frozenset(
-    {"gpt2", "gptj", "gpt_neo", "gpt_neox", "gpt_bigcode", "opt", "bloom", "mpt", "falcon", "codegen", "whisper",
-     "bart", "qwen", "baichuan", "persimmon", "RefinedWeb", "RefinedWebModel", "jais", "minicpm"}
-)  # fmt: skip
-#: Class defaults that change sizes; a config that leaves one out is read with a note.
-_NOTED = frozenset(
-    {"num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size", "intermediate_size",
-     "moe_intermediate_size", "num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok",
-     "kv_lora_rank", "q_lora_rank", "sliding_window", "hidden_size", "num_hidden_layers", "first_k_dense_replace"}
-)  # fmt: skip
-
-
-def _traits(text: Config, top: Config) -> Traits:
-    model_type = text.text("model_type")
-    traits = traits_of(model_type)
-    if not traits.known:
-        outer = top.text("model_type")
-        traits = traits_of(outer) if outer != model_type else traits
-    if not traits.known:
-        text.warn(
-            f"model type {model_type!r} is not known: biases, norms and ties are read as in Llama, layers from"
-            " the fields that the config shares with known types"
-        )
-    if traits.refusal:
-        raise InputError(f"models of type {model_type!r} can't be read yet: {traits.refusal}")
-    if traits.caution:
-        text.warn(f"model type {model_type!r}: {traits.caution}")
-    defaults = {**traits.defaults, **traits.nested} if text.where else traits.defaults
-    absent = {key: value for key, value in defaults.items() if key not in text.raw}
-    absent = {key: value for key, value in absent.items() if not _spelled_otherwise(text, key)}
-    if absent:
-        text.raw = {**text.raw, **absent}
-    noted = [f"{key} {absent[key]}" for key in sorted(_NOTED & set(absent))]
-    if noted:
-        text.warn(
-            f"absent from the config, so the class defaults of {model_type or 'its type'} hold: {', '.join(noted)}"
-        )
-    _say_what_is_assumed(text, traits, model_type)
-    return traits
-
-
-def _say_what_is_assumed(text: Config, traits: Traits, model_type: str) -> None:
-    """Warn of absent fields that change sizes where neither the config nor its type says."""
-    if not traits.known and not text.has("tie_word_embeddings"):
-        text.warn("tie_word_embeddings is absent: the output head is taken as a matrix of its own")
-    says = (*KV_HEADS, "kv_lora_rank", "block_configs", "multi_query", "multi_query_attention", "compress_ratios")
-    attends = traits.mixer not in {"encoder", "linear", "compressed"} and model_type not in _MULTI_HEAD
-    if attends and not text.has(*says, *(f"{key}_per_layer" for key in KV_HEADS)):
-        text.warn("num_key_value_heads is absent: one for each query head (multi-head attention)")
-
-
-def _spelled_otherwise(text: Config, key: str) -> bool:
-    """Whether the config gives the fact under another name, so that a class default must not."""
-    for names in (
-        HEADS,
-        KV_HEADS,
-        HEAD_DIM,
-        EXPERTS,
-        TOP_K,
-        SHARED,
-        SHARED_WIDTH,
-        POSITIONS,
-        MOE_WIDTH,
-        INTERMEDIATE,
-        VOCABULARY,
-    ):
-        if key in names:
-            return any(name in text.raw for name in names if name != key)
-    return False
-
-
 def _headless(traits: Traits, architecture: str) -> Traits:
     """Classes that embed, classify or score have no head over the vocabulary."""
     bare = architecture.endswith("Model") and not architecture.endswith(("LMHeadModel", "LMModel"))
@@ -339,17 +274,19 @@ def _layers(text: Config, traits: Traits) -> list[Layer]:
     norms = norm_elements(text, traits) * traits.norms + layer_extras(text)
     order: list[Layer] = []
     alike: dict[tuple[str, str], Layer] = {}
+    equal: dict[Layer, Layer] = {}
     uniform = _uniform(text) and traits.mixer != "compressed"
     for index in range(layer_count(text)):
         own = text if uniform else text.at_layer(index)
         kinds = kinds_of(own, traits, index)
         if not uniform or kinds not in alike:
             mixer, feed = kinds
-            alike[kinds] = Layer(
+            layer = Layer(
                 mixer=mixers.get(mixer)(own, traits, index),
                 feed_forward=feed_forwards.get(feed)(own, traits, index),
                 norm_parameters=norms,
             )
+            alike[kinds] = equal.setdefault(layer, layer)
         order.append(alike[kinds])
     return order
 
