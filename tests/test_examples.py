@@ -15,7 +15,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Commands that need a file of the reader's own, a GPU, or minutes: shown, not run here.
 NEEDS = re.compile(
-    r"profile-inference|\bpip\b|venv|\.\./shared|--install-completion|\$[A-Z]|<|\bFILE\b|\bDIR\b|mine\.|mine/"
+    r"profile-inference|\bpip\b|venv|\.\./shared|--install-completion|\$[A-Z]|<|\./my|\./configs|\bFILE\b|\bDIR\b|mine\.|mine/"
 )
 
 
@@ -23,7 +23,7 @@ def commands(page: Path) -> list[str]:
     """Lines that begin with a prompt inside ``console`` blocks, continued lines joined."""
     blocks = re.findall(r"```console\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    return [line[2:].strip() for line in lines if line.startswith("$ ")]
+    return [line[2:].partition("  #")[0].strip() for line in lines if line.startswith("$ ")]
 
 
 CASES = [(p.relative_to(ROOT), c) for p in PAGES for c in commands(p) if not NEEDS.search(c)]
