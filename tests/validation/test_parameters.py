@@ -40,6 +40,17 @@ def test_the_error_table_sums_up() -> None:
     assert {line["within"] for line in every} == {"100.0%"}
 
 
+def test_bytes_of_files_are_compared_where_a_row_states_them() -> None:
+    rows = [
+        {"id": "tiiuae/falcon-180B", "checkpoint_bytes": "359045130240"},  # model.safetensors.index.json
+        {"id": "Qwen/Qwen3-8B", "checkpoint_bytes": "1"},
+    ]
+    counts = [count_row(row) for row in rows]
+    assert counts[0].reason == ""
+    assert "checkpoint_bytes differs" in counts[1].reason
+    assert [line["count"] for line in error_table(rows, counts) if line["kind"] == "all"] == ["checkpoint_bytes"]
+
+
 def test_rows_without_measured_values_are_counted_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("id\nQwen/Qwen3-8B\nno/such-model-here\n")
     rows = read_rows(tmp_path / "rows.csv")

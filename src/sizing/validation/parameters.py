@@ -12,9 +12,13 @@ from sizing.catalog.files import data_file
 from sizing.errors import InputError, SizingError, UnknownFile
 from sizing.validation.startup_rows import family, find_model
 
-#: Share by which a count may differ: of what the framework builds, of what the files ship.
-TOLERANCES = {"parameters": 0.001, "checkpoint_parameters": 0.01}
-TRUTH = {"parameters": "transformers_meta_total", "checkpoint_parameters": "safetensors_total"}
+#: Share by which a figure may differ: of what the framework builds, of what the files ship, of what they weigh.
+TOLERANCES = {"parameters": 0.001, "checkpoint_parameters": 0.01, "checkpoint_bytes": 0.02}
+TRUTH = {
+    "parameters": "transformers_meta_total",
+    "checkpoint_parameters": "safetensors_total",
+    "checkpoint_bytes": "checkpoint_bytes",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +132,7 @@ def _reason(row: Mapping[str, str], model: Model) -> str:
     causes = []
     for metric, tolerance in TOLERANCES.items():
         truth = measured(row, metric)
-        ours: int = getattr(model, metric)
+        ours: float = getattr(model, metric)
         if truth is None or abs(ours / truth - 1.0) <= tolerance:
             continue
         causes.append(
