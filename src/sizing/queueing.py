@@ -1,221 +1,311 @@
-"""Closed forms of queueing theory. Only here are the symbols lambda, mu, rho, a and c used.
+r"""Closed forms of queueing theory: waits, losses, requests in flight.
 
-Scalars or arrays alike. Each function names its source and where it stops to hold; reference values are in
-``tests/test_queueing.py``.
+Symbols, here only: :math:`\lambda` arrival rate, :math:`S` mean service time, :math:`c` servers, offered load
+:math:`a = \lambda S`, utilisation :math:`\rho = a / c`, squared coefficients of variation :math:`c_a^2` of the gaps
+between arrivals and :math:`c_s^2` of service. Scalars and arrays alike. A queue that is not stable has an infinite
+wait, not an error.
+
+Where to be careful: Allen-Cunneen halves the wait of bursty arrivals on many servers (simulated: a third to two
+thirds too low for a CV of 2 to 3); Hayward holds there. None of them knows batching: a replica's service rate
+depends on its batch, which is why percentiles of a plan are held against the simulator.
 """
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sizing.errors import InputError
-
-Values = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 
-def _checked(name: str, value: ArrayLike, least: float = 0.0) -> Values:
-    array = np.asarray(value, dtype=float)
-    if np.any(~np.isfinite(array)) or np.any(array < least):
-        raise InputError(f"{name}: {value!r} is not allowed; give finite numbers of at least {least:g}")
-    return array
+def _arrays(*values: ArrayLike) -> list[Floats]:
+    return [np.array(x, dtype=np.float64) for x in np.broadcast_arrays(*values)]
 
 
-def erlang_b(servers: ArrayLike, offered_load: ArrayLike) -> Values:
-    """Share of arrivals that find every server busy and leave, M/G/c/c. [1]
+def _plain(values: Floats) -> Any:
+    """A float for scalar arguments, else the array."""
+    return values[()] if values.ndim else float(values)
+
+
+def erlang_b(servers: ArrayLike, offered_load: ArrayLike) -> Any:
+    r"""Share of Poisson arrivals lost when all servers are busy. [1]
+
+    :math:`B_k = a B_{k-1} / (k + a B_{k-1})` [1]_, begun at the fractional part of ``servers`` with
+    :math:`B(f, a) = a^f e^{-a} / \Gamma(f + 1, a)`, so that servers need not be whole [2]_.
 
     Parameters
     ----------
     servers
-        c, at least 0; a number that is not whole is continued by Jagerman's integral. [server]
+        Servers, 0 or more, fractions allowed. [1]
     offered_load
-        a = lambda / mu. [erlang]
+        Arrival rate times mean service time. [erlang]
 
-    Notes
-    -----
-    B(c) = a B(c-1) / (c + a B(c-1)), B(0) = 1 (Erlang 1917). Insensitive to the service distribution. The
-    continuation is 1 / B = a int_0^inf exp(-a t) (1 + t)^c dt (Jagerman, Bell System Technical Journal 53(3), 1974,
-    eq. 4), here as the incomplete gamma function: 1 / B = exp(a) a^-c Gamma(c + 1, a).
+    .. [1] A. K. Erlang, "Solution of some problems in the theory of probabilities of significance in automatic
+       telephone exchanges", 1917.
+    .. [2] D. L. Jagerman, "Some properties of the Erlang loss function", BSTJ 53(3), 1974.
     """
     from scipy.special import gammaincc, gammaln
 
-    c, a = np.broadcast_arrays(_checked("servers", servers), _checked("offered_load", offered_load))
-    with np.errstate(divide="ignore"):
-        log_inverse = np.where(
-            a > 0, a - c * np.log(np.maximum(a, 1e-300)) + gammaln(c + 1.0) + np.log(gammaincc(c + 1.0, a)), np.inf
-        )
-    return np.asarray(np.where((a == 0) & (c == 0), 1.0, np.exp(-np.maximum(log_inverse, 0.0))))
+    c, a = _arrays(servers, offered_load)
+    fraction = c - np.floor(c)
+    large = np.maximum(a, 50.0)
+    tail = 1 + fraction / large * (1 + (fraction - 1) / large * (1 + (fraction - 2) / large))
+    small = np.clip(a, 1e-300, 50.0)
+    exact = np.exp(fraction * np.log(small) - small - gammaln(fraction + 1)) / gammaincc(fraction + 1, small)
+    blocked = np.where(a > 50, 1 / tail, exact)
+    blocked = np.where(a > 0, blocked, np.where(c > 0, 0.0, 1.0))
+    for k in range(1, int(np.max(np.floor(c), initial=0)) + 1):
+        now = fraction + k
+        blocked = np.where(now <= c, a * blocked / (now + a * blocked), blocked)
+    return _plain(blocked)
 
 
-def erlang_c(servers: ArrayLike, offered_load: ArrayLike) -> Values:
-    """Share of arrivals that wait, M/M/c; 1 when the load is not below the servers. [1]
+def erlang_c(servers: ArrayLike, offered_load: ArrayLike) -> Any:
+    r"""Probability that an arrival must wait in M/M/c. [1]
 
-    C = c B / (c - a (1 - B)) (Erlang 1917). Parameters as :func:`erlang_b`.
+    :math:`C = c B / (c - a (1 - B))`; 1 when the load is at or above the servers.
+
+    Parameters
+    ----------
+    servers
+        Servers, fractions allowed. [1]
+    offered_load
+        Arrival rate times mean service time. [erlang]
     """
-    c, a = np.broadcast_arrays(_checked("servers", servers), _checked("offered_load", offered_load))
-    blocked = erlang_b(c, a)
+    c, a = _arrays(servers, offered_load)
+    lost = np.asarray(erlang_b(c, a))
     stable = a < c
-    below = np.where(stable, c - a * (1.0 - blocked), 1.0)
-    return np.asarray(np.where(stable, c * blocked / below, 1.0))
+    waits = np.where(stable, c * lost / np.where(stable, c - a * (1 - lost), 1.0), 1.0)
+    return _plain(waits)
 
 
-def wait_s(servers: ArrayLike, rate_per_s: ArrayLike, service_s: ArrayLike) -> Values:
-    """Mean wait of M/M/c: C / (c mu - lambda); infinite when unstable. [s]
+def mmc_wait_s(servers: ArrayLike, offered_load: ArrayLike, service_s: ArrayLike) -> Any:
+    r"""Mean wait in M/M/c, :math:`W_q = C S / (c - a)`. [s]
 
     Parameters
     ----------
-    servers, rate_per_s, service_s
-        c, lambda, 1 / mu. [server], [1/s], [s]
+    servers, offered_load
+        Servers and load. [1], [erlang]
+    service_s
+        Mean service time. [s]
     """
-    c, lam, s = (_checked(n, v) for n, v in (("servers", servers), ("rate", rate_per_s), ("service_s", service_s)))
-    spare = c / s - lam
-    return np.asarray(np.where(spare > 0, erlang_c(c, lam * s) / np.where(spare > 0, spare, 1.0), np.inf))
+    c, a, s = _arrays(servers, offered_load, service_s)
+    room = np.where(a < c, c - a, 1.0)
+    return _plain(np.where(a < c, np.asarray(erlang_c(c, a)) * s / room, np.inf))
 
 
-def wait_quantile_s(share: ArrayLike, servers: ArrayLike, rate_per_s: ArrayLike, service_s: ArrayLike) -> Values:
-    """Wait that a share of the arrivals of M/M/c does not exceed: ln(C / (1 - q)) / (c mu - lambda). [s]
+def mmc_wait_quantile_s(servers: ArrayLike, offered_load: ArrayLike, service_s: ArrayLike, share: ArrayLike) -> Any:
+    r"""Wait that a share of arrivals does not exceed in M/M/c: :math:`\ln(C / (1 - p)) S / (c - a)`, 0 or more. [s]
 
     Parameters
     ----------
+    servers, offered_load, service_s
+        As for :func:`mmc_wait_s`. [1], [erlang], [s]
     share
-        q, between 0 and 1. [1]
-    servers, rate_per_s, service_s
-        As :func:`wait_s`.
+        Share of arrivals, below 1. [1]
     """
-    c, lam, s = np.asarray(servers, float), np.asarray(rate_per_s, float), np.asarray(service_s, float)
-    spare = c / s - lam
-    waiting = erlang_c(c, lam * s)
-    tail = np.log(np.maximum(waiting / (1.0 - np.asarray(share, float)), 1.0))
-    return np.asarray(np.where(spare > 0, tail / np.where(spare > 0, spare, 1.0), np.inf))
+    c, a, s, p = _arrays(servers, offered_load, service_s, share)
+    room = np.where(a < c, c - a, 1.0)
+    waits = np.maximum(np.asarray(erlang_c(c, a)), 1e-300)
+    return _plain(np.where(a < c, np.maximum(np.log(waits / (1 - p)), 0.0) * s / room, np.inf))
 
 
-def allen_cunneen_s(
-    servers: ArrayLike, rate_per_s: ArrayLike, service_s: ArrayLike, arrival_cv: ArrayLike, service_cv: ArrayLike
-) -> Values:
-    """Mean wait of G/G/c: that of M/M/c times (c_a^2 + c_s^2) / 2. [s]
+def allen_cunneen_wait_s(
+    servers: ArrayLike, offered_load: ArrayLike, service_s: ArrayLike, arrival_scv: ArrayLike, service_scv: ArrayLike
+) -> Any:
+    r"""Mean wait in G/G/c, approximately: that of M/M/c times :math:`(c_a^2 + c_s^2) / 2` [1]_. [s]
+
+    Good for arrivals no burstier than Poisson; a third to two thirds too low for many servers and a CV of 2 to 3:
+    take :func:`hayward_wait_s` there.
 
     Parameters
     ----------
-    servers, rate_per_s, service_s
-        As :func:`wait_s`.
-    arrival_cv, service_cv
-        Standard deviation over mean of gaps and of service times. [1]
+    servers, offered_load, service_s
+        As for :func:`mmc_wait_s`. [1], [erlang], [s]
+    arrival_scv, service_scv
+        Squared coefficients of variation of gaps between arrivals and of service. [1]
 
-    Notes
-    -----
-    Allen, Probability, Statistics and Queueing Theory, 1990, section 5.3. Low by a third to two thirds for bursty
-    arrivals at many servers: use :func:`hayward_s` when c_a exceeds 1.
+    .. [1] A. O. Allen, "Probability, Statistics, and Queueing Theory", 2nd ed., 1990, section 5.3.
     """
-    burst = (np.asarray(arrival_cv, float) ** 2 + np.asarray(service_cv, float) ** 2) / 2.0
-    return np.asarray(wait_s(servers, rate_per_s, service_s) * burst)
+    wait = np.asarray(mmc_wait_s(servers, offered_load, service_s))
+    return _plain(np.asarray(wait * (np.asarray(arrival_scv) + np.asarray(service_scv)) / 2, dtype=np.float64))
 
 
-def peakedness(arrival_cv: ArrayLike) -> Values:
-    """Variance over mean of the busy servers when there are endless ones: 1 + (c_a^2 - 1) / 2. [1]
+def peakedness(arrival_scv: ArrayLike) -> Any:
+    r"""Variance over mean of the requests in flight on unlimited exponential servers: :math:`1 + (c_a^2 - 1) / 2`. [1]
 
-    For exponential service (Eckberg, Bell System Technical Journal 62(9), 1983).
-    """
-    return np.asarray(1.0 + (np.asarray(arrival_cv, float) ** 2 - 1.0) / 2.0)
-
-
-def hayward_s(servers: ArrayLike, rate_per_s: ArrayLike, service_s: ArrayLike, arrival_cv: ArrayLike) -> Values:
-    """Mean wait of G/M/c with bursty arrivals: M/M with c / z servers and load a / z. [s]
+    The heavy-load limit for renewal arrivals (Eckberg, ITC 10, 1983).
 
     Parameters
     ----------
-    servers, rate_per_s, service_s, arrival_cv
-        As :func:`allen_cunneen_s`.
-
-    Notes
-    -----
-    Hayward's equivalence (Fredericks, Bell System Technical Journal 59(6), 1980), z from :func:`peakedness`. Holds
-    for c_a of 1 and above; within some 15 % of simulation where Allen-Cunneen is off by half.
+    arrival_scv
+        Squared coefficient of variation of the gaps between arrivals. [1]
     """
-    z = peakedness(arrival_cv)
-    c, lam = np.asarray(servers, float) / z, np.asarray(rate_per_s, float) / z
-    return np.asarray(wait_s(c, lam, service_s))
+    return _plain(np.asarray(1 + (np.asarray(arrival_scv, dtype=np.float64) - 1) / 2))
 
 
-def kingman_s(utilization: ArrayLike, service_s: ArrayLike, arrival_cv: ArrayLike, service_cv: ArrayLike) -> Values:
-    """Upper bound of the mean wait of G/G/1: rho / (1 - rho) (c_a^2 + c_s^2) / 2 S. [s]
+def hayward_wait_s(
+    servers: ArrayLike, offered_load: ArrayLike, service_s: ArrayLike, arrival_scv: ArrayLike
+) -> Any:
+    r"""Mean wait with bursty arrivals and exponential service: M/M/c with :math:`c/z` servers and load :math:`a/z`. [s]
+
+    Hayward's equivalence (Fredericks, BSTJ 59(6), 1980), with the peakedness of :func:`peakedness`. Within 13 % of
+    simulation for Gamma arrivals of CV 2 and 3 on 10 to 160 servers. Arrivals smoother than Poisson count as Poisson.
 
     Parameters
     ----------
-    utilization
-        rho; infinite wait from 1 on. [1]
-    service_s, arrival_cv, service_cv
-        Mean service, and variation of gaps and service. [s], [1], [1]
-
-    Notes
-    -----
-    Kingman, Mathematical Proceedings of the Cambridge Philosophical Society 57, 1961; tight in heavy traffic, exact
-    for M/G/1.
+    servers, offered_load, service_s
+        As for :func:`mmc_wait_s`. [1], [erlang], [s]
+    arrival_scv
+        Squared coefficient of variation of the gaps between arrivals. [1]
     """
-    rho = _checked("utilization", utilization)
-    burst = (np.asarray(arrival_cv, float) ** 2 + np.asarray(service_cv, float) ** 2) / 2.0
-    busy = np.where(rho < 1, rho / np.where(rho < 1, 1.0 - rho, 1.0), np.inf)
-    return np.asarray(busy * burst * np.asarray(service_s, float))
+    z = np.maximum(np.asarray(peakedness(arrival_scv)), 1.0)
+    return mmc_wait_s(np.asarray(servers) / z, np.asarray(offered_load) / z, service_s)
 
 
-def pollaczek_khinchine_s(rate_per_s: ArrayLike, service_s: ArrayLike, service_cv: ArrayLike) -> Values:
-    """Mean wait of M/G/1: rho S (1 + c_s^2) / (2 (1 - rho)). [s]
+def hayward_wait_quantile_s(
+    servers: ArrayLike, offered_load: ArrayLike, service_s: ArrayLike, arrival_scv: ArrayLike, share: ArrayLike
+) -> Any:
+    """Wait that a share of arrivals does not exceed, by the same equivalence. [s]
 
     Parameters
     ----------
-    rate_per_s, service_s, service_cv
-        lambda, mean service, its variation. [1/s], [s], [1]
+    servers, offered_load, service_s, arrival_scv
+        As for :func:`hayward_wait_s`. [1], [erlang], [s], [1]
+    share
+        Share of arrivals, below 1. [1]
     """
-    rho = np.asarray(rate_per_s, float) * np.asarray(service_s, float)
-    return kingman_s(rho, service_s, 1.0, service_cv)
+    z = np.maximum(np.asarray(peakedness(arrival_scv)), 1.0)
+    return mmc_wait_quantile_s(np.asarray(servers) / z, np.asarray(offered_load) / z, service_s, share)
 
 
-def processor_sharing_s(utilization: ArrayLike, work_s: ArrayLike) -> Values:
-    """Mean time in M/G/1 processor sharing of a request of given work: x / (1 - rho). [s]
-
-    Insensitive to the distribution of work (Kleinrock, Queueing Systems II, 1976, section 4.4).
+def kingman_wait_s(
+    utilization: ArrayLike, service_s: ArrayLike, arrival_scv: ArrayLike, service_scv: ArrayLike
+) -> Any:
+    r"""Mean wait in G/G/1 under heavy load, :math:`\rho / (1 - \rho) \cdot (c_a^2 + c_s^2) / 2 \cdot S` [1]_. [s]
 
     Parameters
     ----------
     utilization
-        rho. [1]
+        Load of the server. [1]
+    service_s
+        Mean service time. [s]
+    arrival_scv, service_scv
+        Squared coefficients of variation. [1]
+
+    .. [1] J. F. C. Kingman, "The single server queue in heavy traffic", Math. Proc. Cambridge 57(4), 1961.
+    """
+    rho, s, ca2, cs2 = _arrays(utilization, service_s, arrival_scv, service_scv)
+    room = np.where(rho < 1, 1 - rho, 1.0)
+    return _plain(np.where(rho < 1, rho / room * (ca2 + cs2) / 2 * s, np.inf))
+
+
+def pollaczek_khinchine_wait_s(utilization: ArrayLike, service_s: ArrayLike, service_scv: ArrayLike) -> Any:
+    r"""Mean wait in M/G/1, exact: :math:`\rho S (1 + c_s^2) / (2 (1 - \rho))`. [s]
+
+    Parameters
+    ----------
+    utilization, service_s, service_scv
+        As for :func:`kingman_wait_s`. [1], [s], [1]
+    """
+    return kingman_wait_s(utilization, service_s, 1.0, service_scv)
+
+
+def processor_sharing_s(utilization: ArrayLike, work_s: ArrayLike) -> Any:
+    r"""Mean time in M/G/1 with processor sharing for a job of given work, :math:`x / (1 - \rho)`. [s]
+
+    Holds for every service law (Kleinrock, "Queueing Systems" vol. 2, 1976, section 4.4).
+
+    Parameters
+    ----------
+    utilization
+        Load. [1]
     work_s
-        Time of the request alone. [s]
+        Time that the job takes alone. [s]
     """
-    rho = _checked("utilization", utilization)
-    return np.asarray(np.where(rho < 1, np.asarray(work_s, float) / np.where(rho < 1, 1.0 - rho, 1.0), np.inf))
+    rho, x = _arrays(utilization, work_s)
+    return _plain(np.where(rho < 1, x / np.where(rho < 1, 1 - rho, 1.0), np.inf))
 
 
-def batch_service_rate_per_s(batch: ArrayLike, fixed_s: float, each_s: float) -> Values:
-    """Largest rate of a server that takes up to a batch at once in fixed + each x batch: b / (f + e b). [1/s]
+def batch_service_s(arrival_rate_per_s: ArrayLike, batch_s: ArrayLike, most: ArrayLike) -> Any:
+    r"""Mean time in a queue served in batches of up to ``most`` with exponential batch times. [s]
 
-    Bailey, Journal of the Royal Statistical Society B 16(1), 1954: a bulk queue is stable below its full batch's
-    rate.
+    :math:`r` is the root below 1 of :math:`\mu r^{b+1} - (\lambda + \mu) r + \lambda = 0`; :math:`L = r / (1 - r)`
+    (partial batches, late arrivals join while there is room: Gross and Harris, "Fundamentals of Queueing Theory",
+    section 3.2). Stable while :math:`\lambda < b \mu`.
 
     Parameters
     ----------
-    batch
-        b, the most that are served together. [request]
-    fixed_s, each_s
-        Time of a batch, and more for each in it. [s]
+    arrival_rate_per_s
+        Arrival rate. [request/s]
+    batch_s
+        Mean time of a batch, whatever its size. [s]
+    most
+        Requests in a batch, at most. [request]
     """
-    b = _checked("batch", batch, 1.0)
-    return np.asarray(b / (fixed_s + each_s * b))
+    rate, s, b = _arrays(arrival_rate_per_s, batch_s, most)
+    load = rate * s
+    low, high = np.zeros_like(load), np.ones_like(load) * (1 - 1e-15)
+    for _ in range(100):
+        middle = (low + high) / 2
+        above = middle ** (b + 1) - (load + 1) * middle + load > 0
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return _plain(np.where(load < b, low / (1 - low) / rate, np.inf))
 
 
-def in_flight_quantile(share: ArrayLike, mean: ArrayLike, arrival_cv: ArrayLike = 1.0) -> Values:
-    """Requests in flight that are not exceeded for a share of the time, no limit on them. [request]
+def in_flight_quantile(mean: ArrayLike, share: ArrayLike) -> Any:
+    """Requests in flight that are not exceeded a share of the time, for Poisson arrivals. [request]
 
-    Poisson with that mean for Poisson arrivals, whatever the service (M/G/inf); for bursty arrivals normal with
-    variance z x mean, z from :func:`peakedness`.
+    M/G/infinity: the number in flight is Poisson whatever the service law (Little's law gives its mean).
 
     Parameters
     ----------
-    share
-        q, between 0 and 1. [1]
     mean
-        rate x time in service (Little's law). [request]
-    arrival_cv
-        Variation of gaps; 1 is Poisson. [1]
+        Arrival rate times mean time in the system. [request]
+    share
+        Share of the time. [1]
     """
-    from scipy.stats import norm, poisson
+    from scipy.special import pdtr, pdtrik
 
-    q, m, z = np.asarray(share, float), np.asarray(mean, float), peakedness(arrival_cv)
-    return np.asarray(np.where(z <= 1.0, poisson.ppf(q, m), m + norm.ppf(q) * np.sqrt(np.maximum(z, 1.0) * m)))
+    m, p = _arrays(mean, share)
+    least = np.ceil(pdtrik(p, np.maximum(m, 1e-300)))
+    before = np.maximum(least - 1, 0)
+    least = np.where((least > 0) & (pdtr(before, m) >= p), before, least)
+    return _plain(np.where(m > 0, least, 0.0))
+
+
+def in_flight_quantile_peaky(mean: ArrayLike, share: ArrayLike, peak: ArrayLike) -> Any:
+    r"""The same for bursty arrivals, by the normal law with variance :math:`z` times the mean. [request]
+
+    Parameters
+    ----------
+    mean, share
+        As for :func:`in_flight_quantile`. [request], [1]
+    peak
+        Peakedness, see :func:`peakedness`. [1]
+    """
+    from scipy.special import ndtri
+
+    m, p, z = _arrays(mean, share, peak)
+    return _plain(m + ndtri(p) * np.sqrt(m * z))
+
+
+def kv_stable_rate_per_s(
+    kv_tokens: ArrayLike, step_s: ArrayLike, input_tokens: ArrayLike, output_tokens: ArrayLike
+) -> Any:
+    r"""Largest request rate at which the KV cache keeps up: :math:`M / (b \sum_j (s + j))`. [request/s]
+
+    A request holds :math:`s + j` tokens at its ``j``-th output token, so it takes
+    :math:`s o + o (o + 1) / 2` token-steps (arXiv 2605.04595).
+
+    Parameters
+    ----------
+    kv_tokens
+        Tokens that the cache holds. [token]
+    step_s
+        Time of a step. [s]
+    input_tokens, output_tokens
+        Lengths. [token]
+    """
+    room, step, prompt, answer = _arrays(kv_tokens, step_s, input_tokens, output_tokens)
+    return _plain(room / (step * (prompt * answer + answer * (answer + 1) / 2)))
