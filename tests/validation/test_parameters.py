@@ -37,7 +37,7 @@ def test_the_error_table_sums_up() -> None:
     table = error_table(rows, [count_row(row) for row in rows])
     every = [line for line in table if line["kind"] == "all"]
     assert [line["count"] for line in every] == ["checkpoint_parameters", "parameters"]
-    assert {line["within"] for line in every} == {"100.0%"}
+    assert {line["within_percent"] for line in every} == {100.0}
 
 
 def test_bytes_of_files_are_compared_where_a_row_states_them() -> None:
@@ -87,7 +87,7 @@ def test_the_command_writes_rows_and_prints_the_table(tmp_path: Path, capsys: py
     )
     command(tmp_path / "rows.csv", None, tmp_path / "out.csv", "json")
     printed = json.loads(capsys.readouterr().out)
-    assert printed["rows"][0]["within"] == "100.0%"
+    assert printed["rows"][0]["within_percent"] == 100.0
     with (tmp_path / "out.csv").open() as file:
         row = next(csv.DictReader(file))
     assert (row["id"], row["parameters"], row["reason"]) == ("Qwen/Qwen3-8B", "8190735360", "")

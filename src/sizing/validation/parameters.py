@@ -179,9 +179,9 @@ def error_table(rows: Sequence[Mapping[str, str]], counts: Sequence[RowCount]) -
             "count": metric,
             "kind": group,
             "rows": len(sizes),
-            "median_error": f"{median(sizes):.4%}",
-            "worst_error": f"{max(sizes):.4%}",
-            "tolerance": f"{TOLERANCES[metric]:.1%}",
-            "within": f"{within:.1%}",
+            "median_error_percent": round(100 * median(sizes), 4),
+            "worst_error_percent": round(100 * max(sizes), 4),
+            "tolerance_percent": 100 * TOLERANCES[metric],
+            "within_percent": round(100 * within, 1),
         })  # fmt: skip
     return table
