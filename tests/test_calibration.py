@@ -67,7 +67,7 @@ def test_a_measured_gpu_says_what_its_constants_were_fitted_on(name: str) -> Non
     assert cal.notes == ()
 
 
-@pytest.mark.parametrize(("name", "like"), [("mi300x", "H100"), ("a10", "L40S"), ("gb200-nvl72", "B200")])
+@pytest.mark.parametrize(("name", "like"), [("mi300x", "H100"), ("a10", "L40S"), ("a100-80-pcie", "A100"), ("gb200-nvl72", "B200")])
 def test_a_gpu_without_tables_takes_its_class_marked_assumed_and_wider(name: str, like: str) -> None:
     cal = calibration("measured", gpu(name), "vllm")
     evidence = cal.evidence["gemm.bf16"]
@@ -80,10 +80,9 @@ def test_a_gpu_without_tables_takes_its_class_marked_assumed_and_wider(name: str
 
 @pytest.mark.parametrize("name", MEASURED)
 @pytest.mark.parametrize("engine", ["vllm", "trtllm"])
-def test_a_gpu_and_engine_have_fewer_than_forty_numbers(name: str, engine: str) -> None:
+def test_a_gpu_and_engine_have_fewer_than_thirty_numbers_beside_the_engines_ten(name: str, engine: str) -> None:
     _, tables = read_tables(data_file(f"calibration/{name}.toml").read_text(), name)
-    count = sum(len([n for n in table.values if n != "scale"]) for table in tables[engine].values())
-    assert count < 40
+    assert sum(len([n for n in table.values if n != "scale"]) for table in tables[engine].values()) < 30
 
 
 def test_no_constant_is_keyed_by_a_model() -> None:
