@@ -12,7 +12,7 @@ constant whose posterior spread stays near its prior's was not identified by the
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sizing.benchmarks.point import BenchPoint
-from sizing.calibration import BOUNDS, Calibration, Evidence
+from sizing.calibration import BOUNDS, Calibration, EngineTime, Evidence
 from sizing.errors import InputError
 from sizing.validation.bench import Prediction, Predictor, measured_value, usable
 
@@ -29,6 +29,7 @@ SIGMA = {"tpot_s": 0.03, "ttft_s": 0.20, "e2e_s": 0.06, "output_tokens_per_s": 0
 """Log-sigma of one measured metric: repeated runs of one configuration differ by 1-3 %, TTFT by far more."""
 
 SHORTEST_S = 1e-9  # a fitted time is never quite 0, which would mean "not fitted"
+LEAST_SCALE = 0.05
 HUBER = 2.0  # residuals beyond this many sigmas pull with constant force
 DIFFERENCE, STEPS = 0.05, 12  # step of the differences, in prior spreads; iterations at most
 WIDEST = 3.0  # most that a metric's noise is widened by
@@ -46,7 +47,7 @@ class Constant:
     kind
         ``time`` moves by addition [s], ``scale`` by multiplication [1].
     prior
-        Spread of the prior when the calibration states none: seconds, or log-sigma.
+        Least spread of the prior: seconds, or log-sigma.
     words
         What it is.
     """
@@ -67,6 +68,8 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(name="memory_scale", kind="scale", prior=0.25, words="decode (bandwidth) time scale"),
     Constant(name="compute_scale", kind="scale", prior=0.50, words="prefill (FLOP) time scale"),
     Constant(name="link_scale", kind="scale", prior=0.75, words="collective time scale"),
+    Constant(name="fixed_scale", kind="scale", prior=0.50, words="fixed time of kernels, scale"),
+    Constant(name="moe_scale", kind="scale", prior=0.75, words="fixed time of experts, scale"),
 )
 
 
@@ -146,13 +149,16 @@ def fit_bench(
     calibration
         Shipped constants: centre of the priors.
     constants
-        Names of the free constants; None frees those that the layout has.
+        Names of the free constants; None frees those that the predictions depend on.
     prior_width
         Factor on the spread of every prior [1].
     """
     kept = usable(points)
-    chosen = _chosen(constants, kept)
+    chosen = _chosen(constants)
     problem = _Problem(kept, predictor, calibration, chosen, prior_width)
+    if constants is None:
+        chosen = problem.told()
+        problem = _Problem(kept, predictor, calibration, chosen, prior_width)
     solution, spread, held_spread = problem.solve()
     fitted = problem.at(solution)
     before = problem.errors(calibration)
@@ -166,11 +172,13 @@ def fit_bench(
     )
 
 
-def _chosen(names: Sequence[str] | None, points: Sequence[BenchPoint]) -> tuple[Constant, ...]:
+_ENGINE_FIELDS = frozenset(item.name for item in fields(EngineTime))
+
+
+def _chosen(names: Sequence[str] | None) -> tuple[Constant, ...]:
     known = {constant.name: constant for constant in CONSTANTS}
     if names is None:
-        single = all((point.tp or point.gpus or 1) == 1 for point in points)
-        return tuple(c for c in CONSTANTS if not (single and c.name == "link_scale"))
+        return tuple(constant for constant in CONSTANTS if constant.name in _ENGINE_FIELDS)
     unknown = [name for name in names if name not in known]
     if unknown:
         raise InputError(f"constants: no {unknown[0]!r}; allowed are {', '.join(known)}")
@@ -210,6 +218,14 @@ class _Problem:
             low = max(BOUNDS[constant.name].low, SHORTEST_S)
             values[constant.name] = float(np.clip(value, low, BOUNDS[constant.name].high))
         return self.calibration.with_constants("engine", **values)
+
+    def told(self) -> tuple[Constant, ...]:
+        """Constants that a prediction depends on: a dense model has no experts, one GPU no collectives."""
+        zero = np.zeros(len(self.constants))
+        start = self.residuals(zero)
+        slope = self._slope(zero, start, self._limits()[1])[: len(self.rows)]
+        kept = tuple(c for c, column in zip(self.constants, slope.T, strict=True) if np.any(np.abs(column) > 1e-6))
+        return kept or self.constants
 
     def log_ratios(self, calibration: Calibration) -> Floats:
         """ln(predicted / measured) of every fitted metric."""
@@ -309,7 +325,7 @@ class _Problem:
                 low.append((max(bound.low, SHORTEST_S) - centre) / width - 1e-9)
                 high.append((bound.high - centre) / width)
             else:
-                low.append(np.log(bound.low / centre) / width)
+                low.append(np.log(max(bound.low, LEAST_SCALE) / centre) / width)
                 high.append(np.log(bound.high / centre) / width)
         return np.maximum(np.array(low), -6.0), np.minimum(np.array(high), 12.0)
 
@@ -332,11 +348,11 @@ class _Problem:
 
 
 def _prior(calibration: Calibration, constant: Constant) -> float:
-    """Spread of the prior: the shipped one where stated, but never tighter than half the default."""
+    """Spread of the prior: the shipped one, never tighter than a machine's own distance from the medians."""
     stated = calibration.evidence["engine"].spreads.get(constant.name, 0.0) if "engine" in calibration.evidence else 0.0
     value = float(getattr(calibration.engine_time, constant.name))
     own = stated * value if constant.kind == "time" else stated
-    return max(own, constant.prior * 0.5) if own > 0.0 else constant.prior
+    return max(own, constant.prior)
 
 
 def _fitted_metrics(point: BenchPoint, prediction: Prediction) -> list[str]:
@@ -413,7 +429,7 @@ def explain(
     progress
         Wrapper of the list of constants, for a progress bar.
     """
-    constants = _chosen(None, usable(points))
+    constants = _Problem(usable(points), predictor, calibration, _chosen(None), 1.0).told()
     found = []
     for constant in progress(constants) if progress else constants:
         fit = fit_bench(points, predictor, calibration, constants=[constant.name], prior_width=3.0)
