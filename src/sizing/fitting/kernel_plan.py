@@ -109,7 +109,7 @@ PLANS = (
         own=("compute_fraction",),
         optional=("token_s", "copy_s", "row_s", "memory_fraction", "tile_rows"),
         own_optional=("fixed_s", "copy_s", "row_s", "tile_rows"),
-        worth=0.08,
+        worth=0.06,
     ),
     Plan(
         families=("attention_decode",),

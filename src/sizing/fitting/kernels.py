@@ -26,6 +26,8 @@ Progress = Callable[[Sequence[Any], int, str], Iterable[Any]]
 
 ROWS, TRIAL_ROWS = 1600, 500
 """Rows of one table that a fit, and the choice of its constants, look at, drawn evenly. [row]"""
+MOST = 29
+"""Constants of one GPU and engine, at most: with ten of the engine's own, under 40. [1]"""
 SOFT = 0.05
 """Log-ratio from which a row pulls less than its square. [1]"""
 SMALL = {"copy_s": 1e-9, "row_s": 1e-9}
@@ -52,6 +54,8 @@ class FamilyFit:
         ones, and with those fitted on the other half of the shapes. [1]
     residual, systematic
         Log-sigma of single calls by operation; of medians by size. [1]
+    gains
+        Share of the loss that each optional constant took away. [1]
     """
 
     gpu: str
@@ -65,6 +69,7 @@ class FamilyFit:
     held_out: Mapping[str, tuple[float, float]]
     residual: Mapping[str, float]
     systematic: Mapping[str, float] = field(default_factory=dict)
+    gains: Mapping[Place, float] = field(default_factory=dict)
 
 
 def errors(ratio: Floats) -> tuple[float, float]:
@@ -114,23 +119,54 @@ def fit_kernels(
     fits: list[FamilyFit] = []
     for (gpu_id, engine), found in progress(list(cases.items()), len(cases), "fitting"):
         gpu = find_gpu(gpu_id)
-        old = calibration(base, gpu, "vllm" if engine == ANY else engine)
-        now = calibration("measured", gpu, "vllm" if engine == ANY else engine)
+        shipped = "vllm" if engine == ANY else engine
+        old, now = calibration(base, gpu, shipped), calibration("measured", gpu, shipped)
+        done: list[FamilyFit] = []
+        groups: list[tuple[Plan, list[KernelTable]]] = []
         for plan in PLANS:
             mine = [t for t in found if plan.takes(t.operation, [x.operation for x in found]) and len(t)]
             if mine:
                 fit, now = _fit_family(mine, plan, gpu, engine, old, now)
-                fits.append(fit)
+                done.append(fit)
+                groups.append((plan, mine))
+        fits += _pruned(done, groups, gpu, engine, old, now)
+    return fits
+
+
+def _pruned(
+    fits: list[FamilyFit],
+    groups: Sequence[tuple[Plan, list[KernelTable]]],
+    gpu: Gpu,
+    engine: str,
+    old: Calibration,
+    now: Calibration,
+) -> list[FamilyFit]:
+    """Fits with the optional constants of least gain taken back, until there are :data:`MOST` numbers at most."""
+    count = sum(len(values) for fit in fits for values in fit.values.values())
+    gains = sorted((gain, number, place) for number, fit in enumerate(fits) for place, gain in fit.gains.items())
+    barred: dict[int, set[Place]] = {}
+    for _, number, place in gains[: max(count - MOST, 0)]:
+        barred.setdefault(number, set()).add(place)
+    for number, places in barred.items():
+        plan, tables = groups[number]
+        kept = [place for place in fits[number].gains if place not in places]
+        fits[number], now = _fit_family(tables, plan, gpu, engine, old, now, kept)
     return fits
 
 
 def _fit_family(
-    tables: Sequence[KernelTable], plan: Plan, gpu: Gpu, engine: str, old: Calibration, now: Calibration
+    tables: Sequence[KernelTable],
+    plan: Plan,
+    gpu: Gpu,
+    engine: str,
+    old: Calibration,
+    now: Calibration,
+    only: Sequence[Place] | None = None,
 ) -> tuple[FamilyFit, Calibration]:
     start = _reset(now, plan)
     samples = [t.where(_sample(len(t), ROWS)) for t in tables]
     halves = [[t.where(_half(t) == h) for t in samples] for h in (0, 1)]
-    places, choice = _selected(tables, plan, gpu, start)
+    places, choice, gains = _selected(tables, plan, gpu, start, only)
     made = _minimise(samples, places, gpu, start, choice)[0]
     parts = [_minimise(half, places, gpu, made, choice)[0] for half in halves]
     values: dict[str, dict[str, float]] = {}
@@ -140,6 +176,8 @@ def _fit_family(
         pair = [max(constant_of(p, key, name), 1e-30) for p in parts]
         spreads.setdefault(key, {})[name] = max(abs(np.log(pair[0] / pair[1])) / np.sqrt(2.0), LEAST_SPREAD)
     for (key, name), value in choice.items():
+        if not (plan.is_news((key, name), value) or (key.partition(".")[0], name) in places):
+            continue
         values.setdefault(key, {})[name] = value
         spreads.setdefault(key, {})[name] = 0.0
     final = {t.operation: log_ratio(t, gpu, made) for t in tables}
@@ -154,16 +192,18 @@ def _fit_family(
         after={name: errors(ratio) for name, ratio in final.items()},
         held_out={name: errors(ratio) for name, ratio in unseen.items()},
         residual={name: float(1.4826 * np.median(np.abs(ratio - np.median(ratio)))) for name, ratio in final.items()},
-        systematic={t.operation: _systematic(final[t.operation], t) for t in tables},
+        systematic={t.operation: _systematic(final[t.operation], t) for t in tables}, gains=gains,
     )  # fmt: skip
     return fit, made
 
 
-def _selected(tables: Sequence[KernelTable], plan: Plan, gpu: Gpu, start: Calibration) -> tuple[list[Place], Choice]:
+def _selected(
+    tables: Sequence[KernelTable], plan: Plan, gpu: Gpu, start: Calibration, only: Sequence[Place] | None
+) -> tuple[list[Place], Choice, dict[Place, float]]:
     """Constants and settings of a plan that are worth their place on these tables.
 
     The settings with the least loss; then, one at a time, the optional constant that lowers the loss most, while
-    one is worth its place.
+    one is worth its place. With ``only``, those and no others.
     """
     samples = [t.where(_sample(len(t), TRIAL_ROWS)) for t in tables]
     places = plan.needed(tables)
@@ -174,15 +214,17 @@ def _selected(tables: Sequence[KernelTable], plan: Plan, gpu: Gpu, start: Calibr
             best = cost, made, choice
     assert best is not None
     cost, made, choice = best
-    left = [place for place in plan.optional_ones(tables) if place not in choice]
+    gains: dict[Place, float] = {}
+    left = list(only) if only is not None else [p for p in plan.optional_ones(tables) if p not in choice]
     while left:
         tried = [(*_minimise(samples, [*places, place], gpu, made, choice), place) for place in left]
         better, lower, place = min(tried, key=lambda item: item[1])
-        if lower > (1.0 - plan.worth) * cost:
+        if only is None and lower > (1.0 - plan.worth) * cost:
             break
+        gains[place] = 1.0 - lower / cost
         made, cost, places = better, lower, [*places, place]
         left = [p for p in left if p != place]
-    return places, {place: value for place, value in choice.items() if plan.is_news(place, value)}
+    return places, choice, gains
 
 
 def _sample(rows: int, most: int) -> NDArray[np.intp]:
