@@ -231,10 +231,24 @@ def answers(bench: Bench) -> bool:
         return False
 
 
-def progress_line(text: str) -> None:
-    """Show progress on one line of a terminal; elsewhere nothing."""
+_said: list[float] = [time.monotonic()]
+
+
+def progress_line(text: str, every_s: float = 20.0) -> None:
+    """Show progress on one line of a terminal; elsewhere a line now and then.
+
+    Parameters
+    ----------
+    text
+        What is being done.
+    every_s
+        Between two lines where there is no terminal. [s]
+    """
     if sys.stderr.isatty():
         print(f"\r\033[K{text[:110]}", end="", file=sys.stderr, flush=True)
+    elif text and time.monotonic() - _said[0] > every_s:
+        _said[0] = time.monotonic()
+        print(text, file=sys.stderr, flush=True)
 
 
 def outcomes(results: Iterable[Mapping[str, Any]]) -> dict[str, int]:

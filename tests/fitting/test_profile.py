@@ -217,3 +217,22 @@ def test_interval_of_a_new_step_holds_what_the_made_up_gpu_takes(fitted):
     low, high = np.quantile(drawn, [0.1, 0.9], axis=0)
     assert np.mean((low <= true) & (true <= high)) >= 0.8
     assert np.median(high / low) < 1.10
+
+
+def test_stand_in_is_fitted_for_the_check_but_not_written_unless_asked(made_up, tmp_path, capsys):
+    moe = [{**r, "implementation": "torch grouped_mm"} for r in made_up if r["kernel"] == "moe.bf16"]
+    rest = [r for r in made_up if r["kernel"] == "gemm.bf16"]
+    path = write_profile(tmp_path / "p.jsonl", [*moe, *rest])
+    fit, _ = calibrate_profile(path, None, "vllm", "measured")
+    assert {f.family: f.stand_in for f in fit.families} == {"moe.bf16": "torch grouped_mm", "gemm.bf16": ""}
+    assert '[any."moe.bf16"]' not in profile_text(fit, "measured")
+    assert '[any."moe.bf16"]' in profile_text(fit, "measured", stand_ins=True)
+    assert run(["calibrate", "profile", str(path)]) == 0
+    assert "moe.bf16: only torch grouped_mm was measured, which no engine runs" in capsys.readouterr().out
+
+
+def test_file_of_stand_ins_alone_is_not_written(made_up, tmp_path):
+    moe = [{**r, "implementation": "torch grouped_mm"} for r in made_up if r["kernel"] == "moe.bf16"]
+    fit, _ = calibrate_profile(write_profile(tmp_path / "p.jsonl", moe), None, "vllm", "measured")
+    with pytest.raises(CalibrationError, match="--stand-ins"):
+        profile_text(fit, "measured")

@@ -99,6 +99,17 @@ class _Latent:
         return torch.stack(rows)
 
 
+def _fused_experts(hidden_states, w1, w2, topk_weights, topk_ids):
+    """As vLLM documents it: w1 [experts, 2 width, hidden], w2 [experts, hidden, width]."""
+    assert topk_ids.dtype == torch.int32
+    out = torch.zeros(hidden_states.shape)
+    for token, x in enumerate(hidden_states.float()):
+        for share, expert in zip(topk_weights[token], topk_ids[token].tolist(), strict=True):
+            gate, up = (w1[expert].float() @ x).chunk(2)
+            out[token] += share * (w2[expert].float() @ (torch.nn.functional.silu(gate) * up))
+    return out.to(hidden_states.dtype)
+
+
 @pytest.fixture
 def libraries(monkeypatch):
     flash = types.SimpleNamespace(flash_attn_with_kvcache=_flash_attn)
@@ -109,6 +120,10 @@ def libraries(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "flash_attn", flash)
     monkeypatch.setitem(sys.modules, "flashinfer", infer)
+    for name in ("vllm", "vllm.model_executor", "vllm.model_executor.layers"):
+        monkeypatch.setitem(sys.modules, name, types.SimpleNamespace())
+    fused = types.SimpleNamespace(fused_experts=_fused_experts)
+    monkeypatch.setitem(sys.modules, "vllm.model_executor.layers.fused_moe", fused)
     from profilers.kernels import attention_varlen
 
     monkeypatch.setattr(attention_varlen, "_need", lambda bench: _varlen_attn)
@@ -131,6 +146,13 @@ def test_library_gets_the_cache_as_it_wants_it(kernel, shape, libraries):
     for call in work.calls:
         assert call().isfinite().all()
     assert work.facts["page_tokens"] > 0
+
+
+def test_fused_experts_get_weights_and_routes_as_they_want_them(libraries):
+    torch.manual_seed(3)
+    shape = {"tokens": 6, "hidden": 64, "intermediate": 32, "experts": 4, "top_k": 2}
+    work = kernels()["moe.bf16_vllm"].build(Case(kernel="moe.bf16_vllm", shape=shape), open_bench("cpu", toy=True))
+    assert work.check() <= work.tolerance
 
 
 def test_third_version_of_flash_attention_comes_first(libraries):

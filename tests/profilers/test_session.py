@@ -19,6 +19,7 @@ NEEDS_MORE = {
     "attention_decode.flashinfer": "flashinfer",
     "attention_prefill.flashinfer": "flashinfer",
     "mla_decode.flashinfer": "flashinfer",
+    "moe.bf16_vllm": "vllm",
     "scenario.transformers": "transformers",
     "attention_decode.varlen": "CUDA",
     "attention_prefill.varlen": "CUDA",

@@ -124,6 +124,37 @@ def moe_bf16(case: Case, bench: Bench) -> Work:
     return _work(case, [lambda i=i: run(i) for i in range(len(weights))], check, chosen, 2.0, "torch grouped_mm")
 
 
+@kernel("moe.bf16_vllm", cases=lambda plan: _cases("moe.bf16_vllm", plan, model_shapes=True))
+def moe_vllm(case: Case, bench: Bench) -> Work:
+    """Experts in BF16 by vLLM's fused kernel, where vLLM is installed."""
+    try:
+        from vllm.model_executor.layers.fused_moe import fused_experts
+    except ImportError:
+        raise Unsupported("needs vllm, which is not installed") from None
+    tokens, hidden, width, experts, top_k = _numbers(case)
+    x = random((tokens, hidden), bench.device)
+    weights = [
+        (
+            random((experts, 2 * width, hidden), bench.device).mul_(hidden**-0.5),
+            random((experts, hidden, width), bench.device).mul_(width**-0.5),
+        )
+        for _ in range(min(bench.copies(6.0 * experts * hidden * width), 2))
+    ]
+    chosen = [route(random((tokens, experts), bench.device), top_k) for _ in weights]
+
+    def run(i: int) -> torch.Tensor:
+        weight, index = chosen[i]
+        out: torch.Tensor = fused_experts(x, *weights[i], weight, index.to(torch.int32))
+        return out
+
+    def check() -> float:
+        few = slice(0, min(tokens, 8))
+        weight, index = (part[few] for part in chosen[-1])
+        return error(run(-1)[few], _reference(x[few], weight, index, *(w.transpose(1, 2) for w in weights[-1])))
+
+    return _work(case, [lambda i=i: run(i) for i in range(len(weights))], check, chosen, 2.0, "vllm fused_experts")
+
+
 @kernel("moe.fp8", cases=lambda plan: _cases("moe.fp8", plan, model_shapes=False))
 def moe_fp8(case: Case, bench: Bench) -> Work:
     """Experts in FP8 with a scale an output channel; inputs are quantised a token at a time on the way."""

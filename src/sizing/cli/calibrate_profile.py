@@ -15,18 +15,23 @@ def command(
     calibration: Annotated[
         str, typer.Option(help="Constants that the fit begins from: measured, or a file.")
     ] = "measured",
+    stand_ins: Annotated[
+        bool, typer.Option(help="Also write constants of torch's stand-ins for an engine's kernels.")
+    ] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a calibration for --calibration.")] = None,
     format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
 ) -> None:
     """Fit the kernels' constants to a profile and write them for --calibration."""
     from sizing.cli.output import emit
     from sizing.fitting.profile import calibrate_profile
-    from sizing.fitting.profile_report import achieved_rows, family_rows, profile_text, step_rows
+    from sizing.fitting.profile_report import achieved_rows, family_rows, profile_text, stand_in_notes, step_rows
     from sizing.reports.tabular import render_rows
 
     fit, notes = calibrate_profile(file, gpu, engine, calibration)
+    if not stand_ins:
+        notes = (*notes, *stand_in_notes(fit))
     if out is not None:
-        emit(profile_text(fit, calibration), out)
+        emit(profile_text(fit, calibration, stand_ins=stand_ins), out)
         notes = (*notes, f"written: {out}; give it to any command as --calibration {out}")
     else:
         notes = (*notes, "not kept: give --out FILE to write a calibration for --calibration")

@@ -32,6 +32,9 @@ FIXED = frozenset(
 )
 """Constants that stay: choices of the kernel, and what a profile in 16 bits does not see."""
 
+STAND_INS = frozenset({"int4pack_mm", "torch bmm", "torch grouped_mm", "torch scaled_grouped_mm"})
+"""What torch has where engines have kernels of their own, which are faster; good for torch's own decoder only."""
+
 PRIOR = {"time": 1.0, "share": 0.35}
 """Log-sigma of the prior: times vary by chip and driver more than fractions do. [1]"""
 
@@ -89,6 +92,8 @@ class FamilyFit:
         Measured time over that of the constants before: 10th percentile, median, 90th. [1]
     compute_share, memory_share
         Highest share of the dense peak and of the HBM bandwidth that a case reached. [1]
+    stand_in
+        What torch has in place of an engine's kernel (:data:`STAND_INS`); empty where an engine's was measured.
     """
 
     family: str
@@ -101,6 +106,7 @@ class FamilyFit:
     ratio: tuple[float, float, float]
     compute_share: float
     memory_share: float
+    stand_in: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,8 +235,15 @@ def _fit_family(
         memory_share=max(c.moved_bytes / c.time_s for c in cases if c.cold) / gpu.memory_bandwidth_bytes_per_s
         if any(c.cold for c in cases)
         else 0.0,
+        stand_in=_stand_in(cases),
     )
     return fit, _with_evidence(new, fit, profile)
+
+
+def _stand_in(cases: Sequence[Case]) -> str:
+    """The stand-in that most shapes were fastest with; empty if there was a kernel that engines use."""
+    names = [c.implementation for c in cases if c.implementation in STAND_INS]
+    return names[0] if 2 * len(names) > len(cases) else ""
 
 
 def _with_evidence(cal: Calibration, fit: FamilyFit, profile: Profile) -> Calibration:

@@ -25,6 +25,9 @@ FORMATS = {
 }
 """Weight format of each family of matrix products, a name of :mod:`sizing.formats`."""
 
+SAME_FAMILY = {"gemm.fp8_row": "gemm.fp8", "moe.bf16_vllm": "moe.bf16"}
+"""Other ways to do what a family does."""
+
 TRAFFIC = {"add_rms_norm": 8.0, "silu_mul": 6.0, "rope": 4.0, "fp8_quantise": 3.0}
 """Bytes read and written per element. [B]"""
 
@@ -40,7 +43,7 @@ def family(kernel: str, shape: Mapping[str, Any]) -> str | None:
     if kind in ("attention_decode", "attention_prefill", "mla_decode", "mla_prefill", "elementwise"):
         return kind
     if kind in ("gemm", "moe"):
-        name = "gemm.fp8" if kernel == "gemm.fp8_row" else kernel
+        name = SAME_FAMILY.get(kernel, kernel)
         return name if name in FORMATS else None
     if kernel == "batched_gemm.bf16":
         return kernel

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from sizing.calibration import BOUNDS
+from sizing.errors import CalibrationError
 from sizing.fitting.profile import ProfileFit
 
 
@@ -60,7 +61,7 @@ def step_rows(fit: ProfileFit) -> list[dict[str, object]]:
     ]
 
 
-def profile_text(fit: ProfileFit, base: str) -> str:
+def profile_text(fit: ProfileFit, base: str, *, stand_ins: bool = False) -> str:
     """TOML of the fitted constants, for ``--calibration``; they hold for every engine.
 
     Parameters
@@ -69,6 +70,8 @@ def profile_text(fit: ProfileFit, base: str) -> str:
         The fit.
     base
         Calibration that it began from; the other tables of a file are kept.
+    stand_ins
+        Also the families that only torch's stand-in for an engine's kernel was measured of.
     """
     from sizing.calibration import NAMED, Table, read_tables, write_tables
 
@@ -76,7 +79,7 @@ def profile_text(fit: ProfileFit, base: str) -> str:
     if base not in NAMED:
         _, held = read_tables(Path(base).expanduser().read_text(encoding="utf-8"), base)
         tables = {name: dict(of_engine) for name, of_engine in held.items()}
-    for part in fit.families:
+    for part in (f for f in fit.families if stand_ins or not f.stand_in):
         constants, evidence = fit.calibration.families[part.family], fit.calibration.evidence[part.family]
         for of_engine in tables.values():
             of_engine.pop(part.family, None)
@@ -88,4 +91,16 @@ def profile_text(fit: ProfileFit, base: str) -> str:
             residual=evidence.residual,
         )
     tables = {name: of_engine for name, of_engine in tables.items() if of_engine}
+    if not tables:
+        raise CalibrationError("only stand-ins for an engine's kernels were measured; give --stand-ins to write them")
     return write_tables(fit.calibration.gpu, tables, header=f"Constants fitted from a profile; begun from {base}")
+
+
+def stand_in_notes(fit: ProfileFit) -> tuple[str, ...]:
+    """Families that are not written, for an engine would run another kernel."""
+    return tuple(
+        f"{part.family}: only {part.stand_in} was measured, which no engine runs; not written (install the engine's "
+        "kernels, or give --stand-ins)"
+        for part in fit.families
+        if part.stand_in
+    )
