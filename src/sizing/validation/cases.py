@@ -163,7 +163,7 @@ def _kv(row: Mapping[str, str], timing: EngineTiming, weights: str | None, model
     if "bf16" in text or "fp16" in text:
         return "bf16"
     narrow = (weights or model.checkpoint.name) not in ("bf16", "fp16", "fp32")
-    if (narrow and timing.memory == "trtllm") or (timing.name == "atom" and narrow):
+    if (narrow and timing.memory == "trtllm") or (timing.name.startswith("atom") and narrow):
         notes.texts.append("KV cache in FP8, as this engine's quantised recipes set it")
         return "fp8"
     return "auto"
