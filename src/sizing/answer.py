@@ -55,6 +55,7 @@ class Evaluation:
     load: Load
     cost: Cost
     interval: Interval | None = None
+    caution: str = ""
 
     @property
     def serving_gpus(self) -> int:

@@ -25,7 +25,7 @@ from sizing.fleet.size import replicas_between
 from sizing.laws import Claim, broken_laws
 from sizing.prepared import Prepared, prepare
 from sizing.replica.colocated import METHODS, Load, ReplicaCapacity, load_at_rate, replica_capacity
-from sizing.replica.percentile import over_mean, rate_within
+from sizing.replica.percentile import out_of_depth, over_mean, rate_within
 from sizing.replica.predicted import at_rate, spread_of_rate
 from sizing.workload import Slo, Workload
 
@@ -86,7 +86,15 @@ def evaluate(prepared: Prepared, question: Question, usd_per_gpu_hour: float | N
     return Evaluation(
         deployment=deployment, memory=prepared.memory, steps=prepared.steps, batch=batch, replica=replica, fleet=fleet,
         spares=spares, load=load, interval=interval, cost=price_fleet(gpus, usd_per_gpu_hour, workload),
+        caution=_caution(prepared, question, fleet.rate_per_replica_per_s),
     )  # fmt: skip
+
+
+def _caution(prepared: Prepared, question: Question, rate_per_s: float) -> str:
+    """Why the closed form should not be relied on for this replica; empty when it may be."""
+    if prepared.prediction is None or question.method != "predicted":
+        return ""
+    return out_of_depth(prepared.prediction, question.workload, rate_per_s)
 
 
 def _planned(
@@ -268,6 +276,7 @@ def plan(
         best += [answer] if isinstance(answer, Evaluation) else []
         worst += [answer] if isinstance(answer, Rejected) else []
     ranked = sorted(best, key=_rank)
+    notes = (*notes, *(f"{e.deployment.gpu.id}: {e.caution}" for e in ranked if e.caution))
     checked = verify_evaluation(ranked[0], question) if verify and ranked else None
     if checked is not None:
         notes = (*notes, f"{ranked[0].deployment.gpu.id}: {checked.verdict()}")
