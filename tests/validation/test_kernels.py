@@ -160,6 +160,22 @@ def test_a_bad_table_is_refused_with_its_line(tmp_path: Path, text: str, message
         read_kernel_tables(path)
 
 
+WRONG = [
+    ("attention,4,1e-6", "no operation 'attention'"),
+    ("gemm.fp7,4,1e-6", "no format 'fp7'.*nearest: fp8"),
+    ("attention_decode,4,1e-6", "attention_decode: no column 'batch'"),
+    ("all_reduce,4,1e-6", "all_reduce: no column 'gpus'"),
+]
+
+
+@pytest.mark.parametrize(("row", "message"), WRONG)
+def test_an_operation_that_is_not_known_or_lacks_a_size_is_refused(tmp_path: Path, row: str, message: str) -> None:
+    path = tmp_path / "kernels.csv"
+    path.write_text(f"gpu,engine,operation,m,time_s\nh100-sxm,vllm,{row}\n")
+    with pytest.raises(InputError, match=message):
+        compare(read_kernel_tables(path))
+
+
 def test_a_folder_without_tables_or_no_folder_says_what_is_expected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="expected SYSTEM_FAMILY_ENGINE"):
         read_kernel_tables(tmp_path)

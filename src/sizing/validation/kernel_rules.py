@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sizing.catalog import Gpu
+from sizing.errors import InputError
 from sizing.roofline.smooth import peak_16_bit
 from sizing.validation.kernel_tables import KernelTable
 
@@ -128,7 +129,12 @@ def without_defects(table: KernelTable, gpu: Gpu) -> KernelTable:
     kept = np.ones(len(table), dtype=bool)
     excluded: dict[str, int] = {}
     for rule in RULES:
-        goes = rule.leaves_out(table, gpu) & kept
+        try:
+            goes = rule.leaves_out(table, gpu) & kept
+        except KeyError as column:
+            raise InputError(
+                f"kernel tables: {table.gpu} {table.engine} {table.operation}: no column {column}"
+            ) from None
         if np.any(goes):
             excluded[rule.name] = int(np.sum(goes))
             kept &= ~goes

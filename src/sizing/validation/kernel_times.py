@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sizing import collectives, roofline
-from sizing.calibration import Calibration
+from sizing.calibration import BY_FORMAT, Calibration
 from sizing.catalog import Gpu
+from sizing.errors import InputError, nearest
 from sizing.validation.kernel_tables import KernelTable
 
 Floats = NDArray[np.float64]
@@ -43,7 +44,20 @@ def predicted_s(table: KernelTable, gpu: Gpu, cal: Calibration) -> Floats:
         The accelerator and its constants.
     """
     family, _, kernel_format = table.operation.partition(".")
-    return np.asarray(PREDICTORS[family](table, kernel_format, gpu, cal))
+    if family not in PREDICTORS:
+        raise InputError(
+            f"kernel tables: no operation {table.operation!r}; choose one of {', '.join(PREDICTORS)}"
+            f"{nearest(family, PREDICTORS)}"
+        )
+    if family in (*BY_FORMAT, "mla_decode_module", "mla_prefill_module") and kernel_format not in WEIGHTS:
+        raise InputError(
+            f"kernel tables: {table.operation}: no format {kernel_format!r}; choose {', '.join(WEIGHTS)}"
+            f"{nearest(kernel_format, WEIGHTS)}"
+        )
+    try:
+        return np.asarray(PREDICTORS[family](table, kernel_format, gpu, cal))
+    except KeyError as column:
+        raise InputError(f"kernel tables: {table.gpu} {table.engine} {table.operation}: no column {column}") from None
 
 
 def _gemm(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibration) -> Floats:
