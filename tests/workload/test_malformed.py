@@ -63,6 +63,7 @@ def test_a_wrong_row_is_counted_with_its_line(tmp_path: Path, row: str, reason: 
         ('{"timestamp": 0, "input_length": "many", "output_length": 3}', "not a number"),
         ('{"timestamp": 0, "input_length": NaN, "output_length": 3}', "not a number"),
         ('{"timestamp": 0, "input_length": Infinity, "output_length": 3}', "not a number"),
+        ('{"timestamp": 1e300, "input_length": 5, "output_length": 3}', "time beyond 30,000 years"),
         ('{"timestamp": null, "input_length": 5, "output_length": 3}', "not a number"),
         ('{"timestamp": true, "input_length": 5, "output_length": 3}', "not a number"),
         ('{"timestamp": 0, "input_length": [5], "output_length": 3}', "not a number"),

@@ -203,7 +203,7 @@ class Profile(Arrivals):
         usable = len(self.factors) >= 1 and all(0 <= f < math.inf for f in self.factors)
         require(usable and max(self.factors, default=0) > 0, "factors", self.factors[:5], "numbers of at least 0")
         require(self.repeats or self.factors[-1] > 0, "factors", self.factors[-1], "a last factor above 0")
-        require(0 < self.step_s < 1e9, "step_s", self.step_s, "a positive number of seconds")
+        require(0 < self.step_s <= 1e12, "step_s", self.step_s, "a positive number of seconds")
 
     @property
     def period_s(self) -> float:

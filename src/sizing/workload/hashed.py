@@ -87,9 +87,11 @@ def spread_ticks(raw: Raw, seed: int) -> None:
     The published Mooncake trace stamps requests at whole 3,000 ms: as they are, nine gaps in ten are zero, and
     the burstiness is that of the clock.
     """
-    if raw.arrival_s is None or raw.closed_loop or len(raw.arrival_s) < 10:
+    if raw.arrival_s is None or raw.closed_loop:
         return
     times = raw.arrival_s[np.isfinite(raw.arrival_s)]
+    if len(times) < 10:
+        return
     gaps = np.diff(np.sort(times))
     equal = float(np.mean(gaps == 0))
     if equal < TICKED_SHARE or equal == 1 or np.min(gaps[gaps > 0]) < LEAST_TICK_S:

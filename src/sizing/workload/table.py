@@ -1,7 +1,6 @@
 """CSV columns by name to arrays, a block of lines at a time; rows that do not parse are counted."""
 
 import csv
-import io
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -74,7 +73,7 @@ def read_table(source: Source, log: RowLog, wanted: Mapping[str, Column]) -> Tab
             skip = next((i for i, line in enumerate(block) if line.strip()), None)
             if skip is None:
                 continue
-            names = [c.strip().lower() for c in next(csv.reader([block[skip]]))]
+            names = [c.strip().lower() for c in _cells(block[skip])]
             places, width = _places(names, wanted, source, first + skip), len(names)
             first, block = first + skip + 1, block[skip + 1 :]
         kept, columns = _rows(first, block, width, log)
@@ -105,16 +104,21 @@ def _places(names: Sequence[str], wanted: Mapping[str, Column], source: Source, 
     return places
 
 
+def _cells(line: str) -> list[str]:
+    """Cells of a line with quotes; none if the quotes do not close or a cell is absurdly long."""
+    try:
+        return next(csv.reader([line], strict=True), [])
+    except csv.Error:
+        return []
+
+
 def _rows(first: int, block: list[str], width: int, log: RowLog) -> tuple[Ints, Sequence[Sequence[str]]]:
     """Line numbers and columns of the rows that have all their fields."""
     quoted = any('"' in line for line in block)
     if block and not quoted and width > 1 and all(line.count(",") == width - 1 for line in block):
         cells = ",".join(block).split(",")  # no list a row: a third of the time
         return np.arange(first, first + len(block), dtype=np.int64), [cells[i::width] for i in range(width)]
-    rows: list[list[str]]
-    rows = list(csv.reader(io.StringIO("\n".join(block)))) if quoted else [b.split(",") for b in block]
-    if quoted and len(rows) != len(block):  # a field with a newline in it: numbers of lines shift
-        rows = [next(csv.reader([line]), [""]) for line in block]
+    rows = [_cells(line) for line in block] if quoted else [line.split(",") for line in block]
     kept = np.arange(first, first + len(rows), dtype=np.int64)
     if any(len(r) != width for r in rows):
         good = [len(r) == width for r in rows]

@@ -27,6 +27,8 @@ NEGATIVE = "negative number"
 TOO_LARGE = f"more than {MOST_TOKENS:,} tokens"
 FIELDS_MISSING = "fields missing"
 NOT_JSON = "not a JSON object"
+TOO_LATE = "time beyond 30,000 years"
+LONGEST_S = 1e12
 CUT_SHORT = "gzip cut short, the rest is lost"
 NO_FAULT = (FAILED,)  #: reasons that are no fault of the file
 
@@ -290,12 +292,15 @@ def _good_rows(raw: Raw, log: RowLog) -> npt.NDArray[np.bool_]:
     columns: Sequence[Floats] = [raw.input_tokens, raw.output_tokens]
     if raw.arrival_s is not None:
         columns = [*columns, raw.arrival_s]
+    late = np.zeros(len(good), dtype=np.bool_)
     with np.errstate(invalid="ignore"):
+        if raw.arrival_s is not None:
+            late = np.abs(raw.arrival_s) > LONGEST_S
         finite = np.logical_and.reduce([np.isfinite(c) for c in columns])
         negative = (raw.input_tokens < 0) | (raw.output_tokens < 0)
         huge = (raw.input_tokens > MOST_TOKENS) | (raw.output_tokens > MOST_TOKENS)
         tests = (
-            (~finite, NOT_A_NUMBER), (negative, NEGATIVE), (huge, TOO_LARGE),
+            (~finite, NOT_A_NUMBER), (negative, NEGATIVE), (huge, TOO_LARGE), (late, TOO_LATE),
             (raw.output_tokens < 1, FAILED), (raw.input_tokens < 1, NO_INPUT),
         )  # fmt: skip
         for wrong, reason in tests:
