@@ -5,7 +5,7 @@ import pytest
 
 from sizing.simulator.packing import to_ps
 from sizing.simulator.reference import Fleet
-from sizing.simulator.replay import replay
+from sizing.simulator.playback import replay
 from tests.simulator.cases import case
 
 

@@ -24,7 +24,7 @@ from sizing.workload.requests import Requests
 STEPS = StepTable.affine(step_s=5e-3, token_s=3e-5, context_token_s=4.4e-8, attention_s=1e-10)
 ENGINE = Scheduler(kv_tokens=400_000)
 REPLICA = ReplicaModel(steps=STEPS, scheduler=ENGINE)
-CHAT = Workload(request_rate_per_s=8, input_tokens=Lognormal(mean=1000, cv=1), output_tokens=Lognormal(mean=200, cv=1))
+CHAT = Workload(request_rate_per_s=8, input_tokens=Lognormal(mean_tokens=1000, cv=1), output_tokens=Lognormal(mean_tokens=200, cv=1))
 SLO = Slo(ttft_s=1.0, tpot_s=0.020, percentile=95)
 
 

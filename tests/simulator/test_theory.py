@@ -10,7 +10,7 @@ import pytest
 from sizing import queueing
 from sizing.simulator.estimates import check_laws
 from sizing.simulator.records import PS, Records
-from sizing.simulator.replay import replay
+from sizing.simulator.playback import replay
 from sizing.simulator.spec import FleetPlan, Scheduler
 from sizing.steptable import StepTable
 from sizing.workload.requests import Requests
@@ -116,7 +116,7 @@ def test_littles_law_holds_exactly_on_every_run(router: str) -> None:
     rng = np.random.default_rng(5)
     count = 3000
     requests = Requests(
-        arrival_s=np.cumsum(rng.exponential(0.02, count)), input_tokens=rng.integers(1, 300, count),
+        arrival_s=np.cumsum(rng.exponential(0.004, count)), input_tokens=rng.integers(1, 300, count),
         output_tokens=rng.integers(1, 200, count),
     )  # fmt: skip
     engine = Scheduler(kv_tokens=2000, max_num_seqs=16, max_num_batched_tokens=64)

@@ -8,9 +8,9 @@ _HOMES = {
     "pools": ("PrefillPool", "replay_pools"),
     "rates": ("SustainableRate", "Verification", "sustainable_rate", "sweep_rates", "verify"),
     "records": ("Records",),
-    "replay": ("replay",),
+    "playback": ("replay",),
     "replicamodel": ("ReplicaModel", "replica_model"),
-    "simulate": ("SimulationResult", "simulate"),
+    "simulation": ("SimulationResult", "simulate"),
     "spec": ("FleetEvent", "FleetPlan", "Scheduler", "closed_loop"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

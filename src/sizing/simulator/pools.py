@@ -58,7 +58,7 @@ def replay_pools(
         As for :func:`replay`.
     """
     from sizing.simulator import fleetloop
-    from sizing.simulator.replay import replay
+    from sizing.simulator.playback import replay
 
     if requests.after is not None and np.any(requests.after >= 0):
         raise InputError("requests: a closed loop cannot be simulated on separate pools; give a request rate")
@@ -79,7 +79,12 @@ def replay_pools(
         p.q[:, at.GENERATED] = 1
         p.t[:, at.FIRST] = first.first_token_ps[kept][p.order]
         fleetloop.initialise(p.s, p.w)
-        fleetloop.run(p.s, p.w, p.q, p.t, p.f, p.e, p.parameters["arrivals"])
+        if fleet.events or fleet.down_at_start:
+            from sizing.simulator import eventloop
+
+            eventloop.run_events(p.s, p.w, p.q, p.t, p.f, p.e, p.parameters["arrivals"])
+        else:
+            fleetloop.run(p.s, p.w, p.q, p.t, p.f, p.parameters["arrivals"])
         records = _joined(requests, first, unpack(p, later, decode.steps), kept)
     return records, first
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sizing.errors import InputError
 from sizing.simulator.replicamodel import ReplicaModel
-from sizing.simulator.simulate import SimulationResult, at_rate, simulate
+from sizing.simulator.simulation import SimulationResult, at_rate, simulate
 from sizing.workload import Slo, Workload
 
 TOLERANCE = 0.01

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sizing.simulator import layout as at
 from sizing.simulator.packing import pack, unpack
 from sizing.simulator.records import Records
 from sizing.simulator.spec import FleetPlan, Scheduler
@@ -47,11 +46,15 @@ def replay(
     p = pack(requests, steps, scheduler, fleet, seed=seed, horizon_s=horizon_s)
     arrivals = p.parameters["arrivals"]
     fleetloop.initialise(p.s, p.w)
+    eventful = p.parameters["chained"] or p.parameters["events"] or fleet.down_at_start
+    if eventful:
+        from sizing.simulator import eventloop
     for until in np.linspace(0, arrivals, PIECES + 1).astype(np.int64)[1:]:
-        fleetloop.run(p.s, p.w, p.q, p.t, p.f, p.e, int(until))
+        if eventful:
+            eventloop.run_events(p.s, p.w, p.q, p.t, p.f, p.e, int(until))
+        else:
+            fleetloop.run(p.s, p.w, p.q, p.t, p.f, int(until))
         if progress is not None:
             progress(float(until) / max(arrivals, 1))
     return unpack(p, requests, steps)
 
-
-__all__ = ["at", "replay"]

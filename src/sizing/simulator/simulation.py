@@ -19,9 +19,9 @@ from sizing.simulator.estimates import (
     over_replications,
     whole_run,
 )
+from sizing.simulator.playback import replay
 from sizing.simulator.pools import PrefillPool, replay_pools
 from sizing.simulator.records import Records
-from sizing.simulator.replay import replay
 from sizing.simulator.replicamodel import ReplicaModel, replica_model
 from sizing.simulator.spec import FleetPlan, check_whole
 from sizing.workload import Slo, Workload
