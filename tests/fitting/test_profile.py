@@ -1,5 +1,6 @@
 """Constants from a profile: a made-up GPU's are found again; a bad file is refused with the reason."""
 
+import csv
 import dataclasses
 import hashlib
 import json
@@ -236,3 +237,41 @@ def test_file_of_stand_ins_alone_is_not_written(made_up, tmp_path):
     fit, _ = calibrate_profile(write_profile(tmp_path / "p.jsonl", moe), None, "vllm", "measured")
     with pytest.raises(CalibrationError, match="--stand-ins"):
         profile_text(fit, "measured")
+
+
+def _published(chip):
+    """Times of a chip's kernels as published (data/measured/kernels.csv), as if they had been profiled."""
+    from sizing.catalog.files import data_file
+
+    found = []
+    with data_file("measured/kernels.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if (row["gpu"], row["engine"]) != (chip, "vllm"):
+                continue
+            number = {k: int(float(v)) for k, v in row.items() if v and k in ("m", "n", "k", "batch", "length")}
+            heads = {k: int(float(row[k] or 0)) for k in ("heads", "kv_heads")} | {"head_dim": 128}
+            if row["operation"] == "gemm.bf16":
+                kernel, shape = "gemm.bf16", {k: number[k] for k in "mnk"}
+            elif row["operation"] == "attention_decode" and float(row["kv_bytes"]) == 2.0:
+                kernel, shape = "attention_decode.x", {"batch": number["batch"], "context": number["length"], **heads}
+            elif row["operation"] == "attention_prefill" and float(row["kv_bytes"]) == 2.0:
+                sizes = {"batch": number["batch"], "tokens": number["length"], "history": 0}
+                kernel, shape = "attention_prefill.x", {**sizes, **heads}
+            else:
+                continue
+            found.append(record(f"{kernel} {shape}", kernel, shape, float(row["time_s"]), noise=0.0))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("chip", "device"),
+    [("h100-sxm", "NVIDIA H100 80GB HBM3"), ("h200-sxm", "NVIDIA H200"), ("b200-hgx", "NVIDIA B200")],
+)
+def test_profile_of_published_kernels_is_explained_within_the_published_errors(chip, device, tmp_path):
+    """AIConfigurator 0.12 (vLLM 0.24 kernels); errors to reach: 5 % for products, 8 % for attention, with margin."""
+    path = write_profile(tmp_path / "p.jsonl", _published(chip), device=device)
+    fit, _ = calibrate_profile(path, None, "vllm", "measured")
+    errors = {f.family: f.error_new for f in fit.families}
+    most = {"gemm.bf16": 0.08, "attention_decode": 0.10, "attention_prefill": 0.10}
+    assert {name for name, limit in most.items() if errors[name] > limit} == set()
+    assert all(f.error_new <= f.error_old + 0.01 for f in fit.families)
