@@ -2,17 +2,20 @@
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sizing.benchmarks.point import BenchPoint, Latency, Load
+from sizing.benchmarks.reading import read_benchmark
 from sizing.calibration import Calibration, calibration
 from sizing.catalog import gpu
 from sizing.errors import InputError
 from sizing.fitting.bench import explain, fit_bench
 from sizing.fitting.discrepancy import discrepancy
 from sizing.fitting.held_out import Group, by_engine, grouped, held_out, split
+from sizing.fitting.report import held_out_report
 from sizing.validation.bench import Prediction
 
 WEIGHT_BYTES, KV_BYTES, BANDWIDTH = 16e9, 147456.0, 3.35e12
@@ -166,3 +169,15 @@ def test_the_remainder_is_met_where_measured_and_fades_far_away(shipped: Calibra
     assert shown[0].ttft_s == pytest.approx(1.3 * float(near.ttft_s or 0), rel=0.02)
     assert shown[1].ttft_s == pytest.approx(float(far.ttft_s or 0), rel=0.01)
     assert shown[0].tpot_s == pytest.approx(float(near.tpot_s or 0), rel=1e-3)
+
+
+@pytest.mark.slow
+def test_public_runs_held_out(shared: Path) -> None:
+    """The figure: held-out concurrencies at half the error of the shipped constants, on public runs."""
+    points = read_benchmark(shared / "measured" / "serving_dev.csv")
+    report = held_out_report(points, None, "measured", 3, 20, lambda items, *_: items)
+    whole = {row["metric"]: row for row in report.rows if row["engine"] == "all"}
+    assert whole["tpot_s"]["points"] > 30
+    assert whole["tpot_s"]["fitted_over_shipped"] < 0.5
+    assert whole["tpot_s"]["with_remainder_over_shipped"] < 0.5
+    assert whole["ttft_s"]["with_remainder_over_shipped"] < 0.5
