@@ -40,7 +40,7 @@ class Outlook:
     """
 
     bench: Bench
-    every_s: float = 0.05
+    every_s: float = 0.1
     seen: list[Sensors] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
