@@ -109,4 +109,6 @@ def test_a_fit_samples_like_its_trace(shared: Path, name: str) -> None:
     assert drawn.input.p95 == pytest.approx(real.input.p95, rel=0.1)
     assert drawn.output.p50 == pytest.approx(real.output.p50, rel=0.1)
     assert drawn.gap_cv == pytest.approx(real.gap_cv, rel=0.35)
+    assert drawn.dispersion_1s == pytest.approx(real.dispersion_1s, rel=0.5)
+    assert drawn.dispersion_60s == pytest.approx(real.dispersion_60s, rel=0.35)
     assert drawn.peak_to_mean == pytest.approx(real.peak_to_mean, rel=0.35)

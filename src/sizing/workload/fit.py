@@ -1,15 +1,17 @@
 r"""From a trace to the traffic that it is a sample of, and to a file of a few kilobytes.
 
 Arrivals are fitted in two steps: the rate by equal windows of time, then the burstiness that is left when time is
-stretched so that the rate is constant, :math:`s_i = \Lambda(t_i)` (the time-rescaling theorem, [1]_). Lengths are
-measured quantiles or lognormals of the same mean and CV, tied by the rank correlation
-:math:`\rho_s` through normals of correlation :math:`2\sin(\pi\rho_s/6)` ([2]_).
+stretched so that the rate is constant, :math:`s_i = \Lambda(t_i)` (the time-rescaling theorem, [1]_): the square root
+of the index of dispersion of counts over :data:`STAY_S`, about as long as a request stays, since that is what queues
+feel (peakedness, [3]_); a Gamma stream of that CV has it. Lengths are measured quantiles or lognormals of the same mean
+and CV, tied by the rank correlation :math:`\rho_s` through normals of correlation :math:`2\sin(\pi\rho_s/6)` ([2]_).
 
 References
 ----------
 .. [1] E. Brown et al., "The time-rescaling theorem and its application to neural spike train data analysis", Neural
    Computation 14, 2002.
 .. [2] M. Kendall, J. Gibbons, "Rank correlation methods", 5th ed., 1990, ch. 10 (normal samples).
+.. [3] A. Eckberg, "Generalized peakedness of teletraffic processes", 10th International Teletraffic Congress, 1983.
 """
 
 import math
@@ -20,7 +22,7 @@ from sizing.errors import InputError, nearest
 from sizing.workload.arrivals import Arrivals, Gamma, Poisson, Profile
 from sizing.workload.lengths import Fixed, Floats, Ints, Length, Lognormal
 from sizing.workload.measured import Quantiles
-from sizing.workload.statistics import MINUTE_S, Summary, counts_by, gap_cv
+from sizing.workload.statistics import MINUTE_S, Summary, counts_by, dispersion, gap_cv
 from sizing.workload.trace import Trace
 from sizing.workload.traffic import Workload
 
@@ -28,6 +30,9 @@ RATES = ("mean", "peak-minute")
 LENGTHS = ("quantiles", "lognormal", "mean")
 MOST_STEPS = 288
 LEAST_PER_STEP = 30  #: fewest requests in a step of a fitted profile, so that it is more than chance
+STAY_S = 5.0  #: window over which burstiness is taken; at least :data:`STAY_GAPS` gaps [s]
+STAY_GAPS = 5.0
+LEAST_WINDOWS = 100  #: fewest windows for it; else the CV of the gaps is taken
 LEAST_CORRELATION = 0.02  #: rank correlation below which lengths are taken as independent
 
 
@@ -120,15 +125,34 @@ def fit_arrivals(arrival_s: Floats) -> Arrivals:
         return Poisson()
     steps = min(MOST_STEPS, n // LEAST_PER_STEP, int(span_s // MINUTE_S))
     if steps < 2:
-        return _stream(gap_cv(arrival_s))
+        return _stream(burstiness(arrival_s))
     step_s = span_s / steps * (1 - 1e-12)
     counts = counts_by(arrival_s, step_s)[:steps]
     factors = counts / counts.mean()
     since = arrival_s - arrival_s[0]
     edges = np.arange(len(factors) + 1) * step_s
-    stretched = np.interp(since, edges, np.concatenate([[0.0], np.cumsum(factors)]))
-    stream = _stream(gap_cv(stretched))
+    stretched = np.interp(since, edges, np.concatenate([[0.0], np.cumsum(factors) * step_s]))
+    stream = _stream(burstiness(stretched, step_s))
     return Profile(factors=tuple(float(f) for f in factors.round(6)), step_s=round(step_s, 6), stream=stream)
+
+
+def burstiness(arrival_s: Floats, step_s: float = math.inf) -> float:
+    """CV of the Gamma stream whose counts over a request's stay vary as much as these arrivals'. [1]
+
+    Parameters
+    ----------
+    arrival_s
+        Arrivals, at a steady rate. [s]
+    step_s
+        Step in which the rate was made steady: it took its share ``window / step`` of the variance with it, which
+        is put back. [s]
+    """
+    span_s = float(arrival_s[-1] - arrival_s[0])
+    window_s = max(STAY_S, STAY_GAPS * span_s / len(arrival_s))
+    if span_s < LEAST_WINDOWS * window_s:
+        return gap_cv(arrival_s)
+    kept = 1 - min(window_s / step_s, 0.5)
+    return math.sqrt(dispersion(arrival_s, window_s) / kept)
 
 
 def _stream(cv: float) -> Poisson | Gamma:

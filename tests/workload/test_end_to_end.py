@@ -1,0 +1,63 @@
+"""A trace read, planned for its busiest minute at a percentile, and replayed on the plan."""
+
+from pathlib import Path
+
+import pytest
+from tests.workload.generated import mooncake_rows, objects
+from tests.workload.test_fit_and_files import traced
+
+import sizing
+from sizing.simulator import simulate
+from sizing.workload import Lognormal, Workload, read_trace
+
+SLO = sizing.Slo(ttft_s=2.0, tpot_s=0.030, percentile=90)
+
+
+def replayed(path: Path) -> tuple[int, float, float, float]:
+    """Serving GPUs of the plan; goodput, share of refused requests and prefix hits of the replay on them."""
+    trace = read_trace(path)
+    best = sizing.plan(
+        "Qwen/Qwen3-8B", workload=trace.to_workload(rate="peak-minute"), slo=SLO, gpus=("h100",)
+    ).require()
+    result = simulate(trace, best.deployment, replicas=best.serving_gpus, router="prefix-aware", slo=SLO, warm_up=0.0)
+    found = {k: v.value for k, v in result.estimates.items()}
+    refused = found["refused"] / len(trace)
+    return best.serving_gpus, found["goodput"], refused, found["prefix_hit_share"]
+
+
+def test_a_generated_log(tmp_path: Path) -> None:
+    chat = Workload(
+        request_rate_per_s=10.0,
+        input_tokens=Lognormal(mean_tokens=1000, cv=1.0, most_tokens=16_000),
+        output_tokens=Lognormal(mean_tokens=200, cv=1.0, most_tokens=2_000),
+    )
+    gpus, goodput, refused, _ = replayed(traced(tmp_path, chat, 4000))
+    assert 1 <= gpus <= 4
+    assert goodput > 0.9
+    assert refused == 0
+
+
+def test_generated_hashes_are_found_in_the_cache(tmp_path: Path) -> None:
+    path = objects(tmp_path / "m.jsonl", mooncake_rows(100))
+    ideal = read_trace(path).summary().reused_share
+    _, goodput, _, hits = replayed(path)
+    assert goodput > 0.9
+    assert 0.5 * ideal < hits <= ideal + 1e-9
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "azure_llm_2023_code.csv",
+        "azure_llm_2023_conv.csv",
+        "mooncake_fast25_conversation.jsonl.gz",
+        "mooncake_fast25_synthetic.jsonl.gz",
+    ],
+)
+def test_a_published_trace(shared: Path, name: str) -> None:
+    """The plan holds for the requests that the model's context takes; the rest are misses by right."""
+    gpus, goodput, refused, hits = replayed(shared / "ecosystem" / "samples" / name)
+    assert 1 <= gpus <= 24
+    assert goodput > 0.88 * (1 - refused)
+    assert refused < 0.10
+    assert ("mooncake" in name) == (hits > 0)
