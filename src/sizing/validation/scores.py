@@ -120,7 +120,7 @@ def summary(group: str, metric: str, found: Iterable[Score]) -> dict[str, object
 def table(
     found: Sequence[Score], by: Sequence[str] = ("engine", "gpu", "model_family", "quality")
 ) -> list[dict[str, object]]:
-    """Errors over all rows, then by each label; rows short of KV room and with guessed lengths apart.
+    """Errors over all rows, then by each label; TTFT of rows short of KV room, and guessed lengths, apart.
 
     Parameters
     ----------
@@ -132,10 +132,11 @@ def table(
     rows: list[dict[str, object]] = []
     for metric in dict.fromkeys(s.metric for s in found):
         mine = [s for s in found if s.metric == metric]
-        plain = [s for s in mine if not s.kv_short and not s.assumed]
+        short = metric == "ttft_ms"
+        plain = [s for s in mine if not s.assumed and not (short and s.kv_short)]
         parts = {
             "all": plain,
-            "short of KV room": [s for s in mine if s.kv_short and not s.assumed],
+            "short of KV room or overloaded": [s for s in mine if short and s.kv_short and not s.assumed],
             "lengths guessed": [s for s in mine if s.assumed],
         }
         rows += [summary(name, metric, part) for name, part in parts.items() if part]
