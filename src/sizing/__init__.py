@@ -16,7 +16,10 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "sizing.architecture": ("Model", "model_from_config", "read_model"),
     "sizing.catalog.models": ("models",),
     "sizing.assumptions": ("Assumption",),
-    "sizing.workload": ("Slo", "Workload", "read_trace"),
+    "sizing.workload": (
+        "Gamma", "Lognormal", "Requests", "Sessions", "SharedPrefix", "Slo", "Trace", "Workload", "diurnal", "read_trace",
+        "read_workload", "shape",
+    ),
     "sizing.deployment": ("Deployment", "EngineSettings", "NumberFormats", "Parallelism"),
     "sizing.calibration": ("Calibration", "rule_of_thumb"),
     "sizing.queueing": (
