@@ -17,8 +17,8 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "sizing.catalog.models": ("models",),
     "sizing.assumptions": ("Assumption",),
     "sizing.workload": (
-        "Gamma", "Lognormal", "Requests", "Sessions", "SharedPrefix", "Slo", "Trace", "Workload", "diurnal", "read_trace",
-        "read_workload", "shape",
+        "Gamma", "Lognormal", "Requests", "Sessions", "SharedPrefix", "Slo", "Trace", "Workload", "diurnal",
+        "read_trace", "read_workload", "shape",
     ),
     "sizing.deployment": ("Deployment", "EngineSettings", "NumberFormats", "Parallelism"),
     "sizing.calibration": ("Calibration", "rule_of_thumb"),
