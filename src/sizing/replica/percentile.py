@@ -80,6 +80,8 @@ def spread_of(prediction: Prediction, workload: Workload) -> Spread:
 
 def _gap_below(share: Values, gap_cv: float) -> Values:
     """Share of gaps, Gamma with that variation, shorter than the prefill of the prompt before. [1]"""
+    if gap_cv == 1.0:
+        return np.asarray(-np.expm1(-share))
     from scipy.special import gammainc
 
     shape = 1.0 / max(gap_cv, 0.05) ** 2
