@@ -34,7 +34,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "sizing.replica.run": ("predict_run",),
     "sizing.simulator.rates": ("SustainableRate", "Verification", "sustainable_rate", "sweep_rates"),
     "sizing.simulator.replicamodel": ("ReplicaModel", "replica_model"),
-    "sizing.simulator.simulate": ("SimulationResult", "simulate"),
+    "sizing.simulator.simulation": ("SimulationResult", "simulate"),
     "sizing.simulator.spec": ("FleetEvent", "FleetPlan", "Scheduler"),
     "sizing.replica.transfer": ("exposed_transfer_s", "transfer_s"),
     "sizing.fleet": (

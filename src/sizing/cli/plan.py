@@ -157,7 +157,7 @@ def _traffic(asked: Asked) -> Any:
     from sizing.workload.given import traffic_from
 
     rate = positive_rate(options.rps, "--rps") if options.rps else None
-    seen, _, notes = traffic_from(options.trace, request_rate_per_s=rate, progress=progress)
+    seen, _, notes = traffic_from(options.trace, request_rate_per_s=rate, rate="peak-minute", progress=progress)
     asked.notes.extend(notes)
     if options.input:
         seen = replace(seen, input_tokens=positive_count(options.input, "--input"))
