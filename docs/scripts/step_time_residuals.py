@@ -74,7 +74,7 @@ def main():
     ):
         chosen = [s for s in found if s.metric == metric and not s.kv_short and not s.assumed]
         points = [(number(s.labels.get(column)), s.ratio, s.labels.get("engine") or "not stated") for s in chosen]
-        points = [p for p in points if p[0] and p[0] > 0]
+        points = [p for p in points if p[0] and 0 < p[0] < math.inf]
         if points:
             groups = sorted({p[2] for p in points})
             text = scatter(points, f"{metric}: {len(points)} rows", label, groups)
