@@ -191,6 +191,7 @@ BY_KEY: Mapping[str, Mapping[str, float]] = {
     "gemm.int8": {"fixed_s": 6e-6, "compute_fraction": 0.7},
     "gemm.int8_weight": {"fixed_s": 5e-6, "compute_fraction": 0.65},
     "gemm.int4_weight": {"fixed_s": 5e-6, "compute_fraction": 0.6},
+    "attention_prefill": {"ramp_tokens": 250.0, "narrow": 0.83},
     "mla_decode": {"compute_fraction": 0.95, "unit_s": 6e-6},
     "mla_prefill": {"compute_fraction": 0.66, "memory_fraction": 0.8, "ramp_tokens": 70.0},
     "dispatch": {"fixed_s": 2.7e-4, "link_fraction": 0.45, "smoothness": 1.6, "growth": 0.0},

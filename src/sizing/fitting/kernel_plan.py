@@ -114,8 +114,8 @@ PLANS = (
     Plan(
         families=("attention_decode",),
         operations=("attention_decode",),
-        shared=("fixed_s", "memory_fraction", "unit_s"),
-        optional=("smoothness", "context_s", "narrow"),
+        shared=("fixed_s", "memory_fraction", "unit_s", "smoothness"),
+        optional=("context_s", "narrow"),
         worth=0.05,
     ),
     Plan(
