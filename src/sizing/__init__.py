@@ -23,8 +23,9 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "sizing.deployment": ("Deployment", "EngineSettings", "NumberFormats", "Parallelism"),
     "sizing.calibration": ("Calibration", "rule_of_thumb"),
     "sizing.queueing": (
-        "allen_cunneen_s", "erlang_b", "erlang_c", "hayward_s", "in_flight_quantile", "kingman_s", "peakedness",
-        "pollaczek_khinchine_s", "processor_sharing_s", "wait_quantile_s", "wait_s",
+        "allen_cunneen_wait_s", "batch_service_s", "erlang_b", "erlang_c", "hayward_wait_s", "in_flight_quantile",
+        "in_flight_quantile_peaky", "kingman_wait_s", "mmc_wait_quantile_s", "mmc_wait_s", "peakedness",
+        "pollaczek_khinchine_wait_s", "processor_sharing_s",
     ),
     "sizing.memory": ("MemoryBudget", "memory_budget"),
     "sizing.steptime": ("StepModel", "step_model"),
