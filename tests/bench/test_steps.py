@@ -3,6 +3,7 @@
 import time
 
 import numpy as np
+import pytest
 
 from sizing.architecture import read_model
 from sizing.calibration import calibration
@@ -10,8 +11,6 @@ from sizing.catalog import gpu
 from sizing.deployment import Deployment
 from sizing.replica.run import ClosedLoop, Lengths, Room, predict_run
 from sizing.steptime import step_model
-
-import pytest
 
 pytestmark = pytest.mark.benchmark
 

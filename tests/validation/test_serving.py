@@ -112,7 +112,9 @@ def test_uniform_range_is_read():
 
 def test_loads():
     assert isinstance(read_case(ROW).load, ClosedLoop)
-    assert read_case({**ROW, "load_kind": "request_rate", "load_value": "4.5"}).load == OpenLoop(request_rate_per_s=4.5, sustained=True)
+    assert read_case({**ROW, "load_kind": "request_rate", "load_value": "4.5"}).load == OpenLoop(
+        request_rate_per_s=4.5, sustained=True
+    )
     assert isinstance(read_case({**ROW, "load_kind": "offline", "load_value": "inf"}).load, Offline)
 
 
