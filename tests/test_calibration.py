@@ -67,7 +67,9 @@ def test_a_measured_gpu_says_what_its_constants_were_fitted_on(name: str) -> Non
     assert cal.notes == ()
 
 
-@pytest.mark.parametrize(("name", "like"), [("mi300x", "H100"), ("a10", "L40S"), ("a100-80-pcie", "A100"), ("gb200-nvl72", "B200")])
+@pytest.mark.parametrize(
+    ("name", "like"), [("mi300x", "H100"), ("a10", "L40S"), ("a100-80-pcie", "A100"), ("gb200-nvl72", "B200")]
+)
 def test_a_gpu_without_tables_takes_its_class_marked_assumed_and_wider(name: str, like: str) -> None:
     cal = calibration("measured", gpu(name), "vllm")
     evidence = cal.evidence["gemm.bf16"]

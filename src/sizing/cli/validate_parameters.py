@@ -14,7 +14,7 @@ def command(
     configs: Annotated[
         Path | None, typer.Option(help="Folder of owner--name.json files, tried before the catalogue.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write per-row counts to this CSV (or .json) file.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write each row to this CSV (or .json) file.")] = None,
     format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
 ) -> None:
     """Count the parameters of each model and print the error table."""

@@ -94,8 +94,9 @@ def predict(name: str, at: Columns, gpu: Gpu, cal: Calibration) -> Floats:
 def _matrix(name: str, at: Columns, gpu: Gpu, cal: Calibration) -> Floats:
     if name.startswith("gemm."):
         return roofline.gemm_s(at["m"], at["n"], at["k"], FORMATS[name], gpu, cal)
-    sizes = (at[k] for k in ("tokens", "hidden", "intermediate", "experts", "top_k"))
-    return roofline.moe_s(*sizes, FORMATS[name], gpu, cal)
+    return roofline.moe_s(
+        at["tokens"], at["hidden"], at["intermediate"], at["experts"], at["top_k"], FORMATS[name], gpu, cal
+    )
 
 
 def _batched(at: Columns, gpu: Gpu, cal: Calibration) -> Floats:

@@ -158,7 +158,9 @@ def simulate(
     plan = fleet or FleetPlan(replicas=replicas, router=router)
     runs = (REPLICATIONS if isinstance(traffic, Workload) else 1) if replications is None else replications
     check_whole("replications", runs, 1, 10_000)
-    figures, judged, kept = [], [], []
+    figures: list[dict[str, float]] = []
+    judged: list[Attainment] = []
+    kept: list[Records] = []
     for k in range(runs):
         drawn = _draw(traffic, requests, duration_s, seed + k)
         share = None if progress is None else _part(progress, k, runs)
