@@ -71,7 +71,7 @@ def replay_pools(
         kept = np.flatnonzero(more)
         ready_ps = first.finish_ps[kept] + sent_ps[kept]
         later = Requests(
-            arrival_s=ready_ps * 1e-12, input_tokens=requests.input_tokens[kept],
+            arrival_s=np.asarray(ready_ps * 1e-12, dtype=np.float64), input_tokens=requests.input_tokens[kept],
             output_tokens=requests.output_tokens[kept],
             priority=None if requests.priority is None else requests.priority[kept],
         )  # fmt: skip

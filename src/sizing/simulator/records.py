@@ -66,7 +66,7 @@ class Records:
     @property
     def arrival_s(self) -> Floats:
         """Arrival. [s]"""
-        return self.arrival_ps * PS
+        return np.asarray(self.arrival_ps * PS, dtype=np.float64)
 
     @property
     def done(self) -> NDArray[np.bool_]:
