@@ -113,3 +113,16 @@ def test_the_parts_of_the_memory_budget_sum_to_the_total(model: str, gpu: str) -
     budget = sizing.memory_budget(sizing.Deployment(model=sizing.read_model(model), gpu=sizing.gpu(gpu)))
     assert sum(line.bytes for line in budget.lines) == pytest.approx(budget.total_bytes, rel=1e-12)
     assert budget.kv_bytes >= 0
+
+
+@pytest.mark.parametrize(
+    ("rate", "isl", "osl", "tpot"),
+    [(1.0, 810, 16, 0.1), (58.0, 16, 16, 0.125), (0.05, 16, 16, 0.004), (2_000.0, 16, 8_000, 0.2)],
+)
+def test_odd_shapes_on_a_card_without_links_give_an_answer(rate: float, isl: int, osl: int, tpot: float) -> None:
+    answer = sizing.plan(
+        "Qwen/Qwen3-8B", workload=sizing.Workload(request_rate_per_s=rate, input_tokens=isl, output_tokens=osl),
+        slo=sizing.Slo(ttft_s=2.0, tpot_s=tpot), gpus=("l40s",),
+    )  # fmt: skip
+    assert all(r.limit != "law" for r in answer.rejected)
+    assert len(answer.evaluations) + len(answer.rejected) == 1

@@ -74,8 +74,8 @@ def _kv_capacity(c: Claim) -> str:
 
 
 def _compute_capacity(c: Claim) -> str:
-    """The prefill of the traffic fits into a second at the data sheet's peak."""
-    busy = c.rate_per_s * c.prepared.prefill_floor_s
+    """The operations of all prompts fit into a second at the data sheet's peak."""
+    busy = c.rate_per_s * c.prepared.prefill_compute_s
     if busy <= 1 + TOLERANCE:
         return ""
     return f"prefill of {c.rate_per_s:.3g} requests/s needs {busy:.2f} s of each second at peak"

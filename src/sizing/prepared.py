@@ -35,8 +35,8 @@ class Prepared:
         Requests whose whole caches fit; the engine's limit. [request]
     decode_s, decode_floor_s
         Decode step at each batch of :data:`sizing.batching.GRID`, and its floor at the peaks. [s]
-    prefill_s, prefill_floor_s
-        Prefill of one mean prompt, and its floor at the peaks. [s]
+    prefill_s, prefill_floor_s, prefill_compute_s
+        Prefill of one mean prompt, its floor at the peaks, and the floor of its operations alone. [s]
     prediction
         Curve of the run; None where only the seeds' sums are wanted.
     workload, budget
@@ -52,6 +52,7 @@ class Prepared:
     decode_floor_s: NDArray[np.float64]
     prefill_s: float
     prefill_floor_s: float
+    prefill_compute_s: float
     prediction: Prediction | None
     workload: Workload
     budget: float
@@ -116,5 +117,6 @@ def _new(deployment: Deployment, workload: Workload, efficiency: Calibration, pr
         max_num_seqs=most, decode_s=decode_curve_s(workload, steps),
         decode_floor_s=np.asarray(steps.floor_s(batch, batch * (isl + osl / 2))),
         prefill_s=float(steps.prefill_s(isl)), prefill_floor_s=float(steps.floor_s(0.0, 0.0, isl, isl * (isl + 1) / 2)),
+        prefill_compute_s=steps.compute_floor_s(isl, isl * (isl + 1) / 2),
         prediction=prediction, workload=workload, budget=budget,
     )  # fmt: skip

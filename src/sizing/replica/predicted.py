@@ -130,7 +130,7 @@ def _spreads(curve: Curve, residual: dict[str, float]) -> tuple[dict[str, Values
     """
     rates = np.maximum.accumulate(np.atleast_2d(curve.rate_per_s), axis=-1)
     moved_rate = np.log(rates / rates[:1])
-    along = np.log(rates[0])
+    along = np.log(rates[0]) + 1e-9 * np.arange(rates.shape[-1])
     latency: dict[str, Values] = {}
     capacity: dict[str, Values] = {}
     for name, source in (("tpot", curve.tpot_s), ("ttft", curve.start_s), ("room", curve.active)):

@@ -248,6 +248,16 @@ class StepModel:
         step = self._step(decode_batch, context_tokens, prefill_tokens, prefill_attention, prefill_sequences)
         return np.maximum(*self._roofline(step))
 
+    def compute_floor_s(self, tokens: float, pairs: float) -> float:
+        """Least time of the operations of new tokens at the data sheet's peak, all traffic left out. [s]
+
+        Parameters
+        ----------
+        tokens, pairs
+            New tokens, and the pairs they attend to. [token], [1]
+        """
+        return float(self._roofline(self._step(0.0, 0.0, tokens, pairs, 0.0))[1])
+
     def moved_bytes(self, decode_batch: float, context_tokens: float, prefill_tokens: float = 0.0,
                     prefill_attention: float = 0.0) -> float:  # fmt: skip
         """Bytes that one GPU reads and writes in a step; arguments as :meth:`step_s`. [byte]"""
