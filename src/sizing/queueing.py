@@ -144,9 +144,7 @@ def peakedness(arrival_scv: ArrayLike) -> Any:
     return _plain(np.asarray(1 + (np.asarray(arrival_scv, dtype=np.float64) - 1) / 2))
 
 
-def hayward_wait_s(
-    servers: ArrayLike, offered_load: ArrayLike, service_s: ArrayLike, arrival_scv: ArrayLike
-) -> Any:
+def hayward_wait_s(servers: ArrayLike, offered_load: ArrayLike, service_s: ArrayLike, arrival_scv: ArrayLike) -> Any:
     r"""Mean wait with bursty arrivals and exponential service: M/M/c with :math:`c/z` servers and load :math:`a/z`. [s]
 
     Hayward's equivalence (Fredericks, BSTJ 59(6), 1980), with the peakedness of :func:`peakedness`. Within 13 % of
@@ -179,9 +177,7 @@ def hayward_wait_quantile_s(
     return mmc_wait_quantile_s(np.asarray(servers) / z, np.asarray(offered_load) / z, service_s, share)
 
 
-def kingman_wait_s(
-    utilization: ArrayLike, service_s: ArrayLike, arrival_scv: ArrayLike, service_scv: ArrayLike
-) -> Any:
+def kingman_wait_s(utilization: ArrayLike, service_s: ArrayLike, arrival_scv: ArrayLike, service_scv: ArrayLike) -> Any:
     r"""Mean wait in G/G/1 under heavy load, :math:`\rho / (1 - \rho) \cdot (c_a^2 + c_s^2) / 2 \cdot S` [1]_. [s]
 
     Parameters

@@ -65,9 +65,7 @@ from sizing.simulator.slots import reset
 
 
 @compiled
-def dispatch(
-    s: Ints, w: Small, q: SmallRows, f: Floats, i: int, r: int, time: int
-) -> None:
+def dispatch(s: Ints, w: Small, q: SmallRows, f: Floats, i: int, r: int, time: int) -> None:
     """Hand a request to a replica (-1: let the router choose), or hold it while none is up."""
     if w[s[P_UP]] == 0:
         q[i, NEXT] = -1
@@ -116,9 +114,7 @@ def evicted(s: Ints, w: Small, q: SmallRows, r: int) -> int:
 
 
 @compiled
-def happen(
-    s: Ints, w: Small, q: SmallRows, f: Floats, r: int, kind: int, time: int
-) -> None:
+def happen(s: Ints, w: Small, q: SmallRows, f: Floats, r: int, kind: int, time: int) -> None:
     """A replica fails, starts, or takes no more requests."""
     row = FIRST_ROW + r * ROW
     orphan = -1

@@ -26,6 +26,7 @@ from sizing.simulator.layout import (
     P_FLEET,
     P_HORIZON,
     P_LOAD_TOKENS,
+    P_MISS_WEIGHT,
     P_PARENT,
     P_REPLICAS,
     P_ROUTER,
@@ -99,7 +100,7 @@ def route(s: Ints, w: Small, q: SmallRows, i: int) -> int:
             load = s[FIRST_ROW + r * ROW + PRESENT]
         else:
             load = s[FIRST_ROW + r * ROW + WAITING_TOKENS] + s[P_LOAD_TOKENS] * s[FIRST_ROW + r * ROW + PRESENT]
-            load += uncached(s, w, q, r, i)
+            load += s[P_MISS_WEIGHT] * uncached(s, w, q, r, i)
         if load < least:
             best, least = r, load
     return best

@@ -91,6 +91,7 @@ COARSE_GAP_PS = 4_000_000_000  # 4 ms beyond, up to 33 s
     P_READY,  # requests arrive with their KV cache (decode pool)
     P_CHAINED,  # arrivals that wait for a completion exist
     P_LOAD_TOKENS,  # prefix-aware router: prompt tokens that one running request weighs
+    P_MISS_WEIGHT,  # prefix-aware router: what an uncached token of the request weighs against one that waits
     P_HORIZON,
     P_RING,  # power of two above the longest output
     P_CLASSES,
@@ -126,7 +127,7 @@ COARSE_GAP_PS = 4_000_000_000  # 4 ms beyond, up to 33 s
     P_PREFILL,
     P_COSTS,
     P_PRESENT,  # time integral of requests present, per replica [request * s]
-) = range(47)
+) = range(48)
 FIRST_ROW = 64  # where the rows of the replicas begin in s
 
 

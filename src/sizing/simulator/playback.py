@@ -57,4 +57,3 @@ def replay(
         if progress is not None:
             progress(float(until) / max(arrivals, 1))
     return unpack(p, requests, steps)
-

@@ -377,7 +377,9 @@ class Router:
         return min(
             rotated,
             key=lambda r: (
-                sum(x.estimate for queue in r.waiting.values() for x in queue) + weight * r.present + uncached(r, s)
+                sum(x.estimate for queue in r.waiting.values() for x in queue)
+                + weight * r.present
+                + self.fleet.miss_weight * uncached(r, s)
             ),
         )
 
@@ -393,9 +395,7 @@ def uncached(replica: Replica, s: Sequence) -> int:
 class Fleet:
     """The loop over arrivals, events and steps."""
 
-    def __init__(
-        self, requests: Requests, steps: StepTable, scheduler: Scheduler, fleet: FleetPlan, seed: int
-    ) -> None:
+    def __init__(self, requests: Requests, steps: StepTable, scheduler: Scheduler, fleet: FleetPlan, seed: int) -> None:
         caching = scheduler.prefix_caching and scheduler.kv_reservation == "paged"
         draws = np.random.default_rng([seed, 0x5EED]).integers(0, 1 << 30, len(requests), dtype=np.int32)
         self.sequences = [
@@ -420,7 +420,12 @@ class Fleet:
         pause = np.zeros(len(requests)) if requests.pause_s is None else requests.pause_s
         self.pause = to_ps(pause).tolist()
         # By the clock first, then those that wait: that is how ties are broken.
-        self.rank = {i: k for k, i in enumerate(sorted(range(len(after)), key=lambda i: (after[i] >= 0, times[i] if after[i] < 0 else 0, i)))}  # noqa: E501
+        self.rank = {
+            i: k
+            for k, i in enumerate(
+                sorted(range(len(after)), key=lambda i: (after[i] >= 0, times[i] if after[i] < 0 else 0, i))
+            )
+        }  # noqa: E501
         self.arrivals = sorted((times[i], self.rank[i], i) for i in range(len(after)) if after[i] < 0)
         self.arrival_ps = list(times)
         self.events = sorted((int(to_ps(e.time_s)), k) for k, e in enumerate(fleet.events))

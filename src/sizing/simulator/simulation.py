@@ -83,9 +83,7 @@ class SimulationResult:
 
     def to_records(self) -> list[dict[str, object]]:
         """A row a figure."""
-        return [
-            {"figure": name, "value": e.value, "low": e.low, "high": e.high} for name, e in self.estimates.items()
-        ]
+        return [{"figure": name, "value": e.value, "low": e.low, "high": e.high} for name, e in self.estimates.items()]
 
 
 def _judge(records: Records, keep: Any, slo: Slo) -> Attainment:
@@ -95,9 +93,7 @@ def _judge(records: Records, keep: Any, slo: Slo) -> Attainment:
     if slo.statistic == "itl":
         pooled = {"itl_s": records.gap_s, "itl_counts": records.gap_count}
     ttft, tpot = (np.where(np.isinf(x), np.nan, x)[keep] for x in (records.ttft_s, records.tpot_s))
-    return evaluate(
-        slo, ttft_s=ttft, tpot_s=tpot, finished=finished, arrival_s=records.arrival_s[keep], **pooled
-    )
+    return evaluate(slo, ttft_s=ttft, tpot_s=tpot, finished=finished, arrival_s=records.arrival_s[keep], **pooled)
 
 
 def _draw(traffic: Any, requests: int | None, duration_s: float | None, seed: int) -> Requests:
@@ -193,9 +189,7 @@ def _run(
     """One replication, held against the laws."""
     if prefill is not None:
         return replay_pools(drawn, prefill, model, plan, seed=seed, horizon_s=horizon_s)[0]
-    records = replay(
-        drawn, model.steps, model.scheduler, plan, seed=seed, horizon_s=horizon_s, progress=progress
-    )
+    records = replay(drawn, model.steps, model.scheduler, plan, seed=seed, horizon_s=horizon_s, progress=progress)
     steady = not plan.events and not plan.down_at_start
     check_laws(records, model.scheduler.kv_tokens // model.scheduler.block_tokens, steady)
     return records

@@ -165,6 +165,9 @@ class FleetPlan:
         Replicas that are not up at time 0.
     events
         Failures, starts and drains.
+    miss_weight
+        What an uncached token of the request weighs for it against one that waits: computing a prefix once more
+        also evicts another one. [1]
     request_weight_tokens
         What one present request weighs for the prefix-aware router. [token]
     """
@@ -174,9 +177,11 @@ class FleetPlan:
     down_at_start: Sequence[int] = ()
     events: Sequence[FleetEvent] = ()
     request_weight_tokens: int = 32
+    miss_weight: int = 16
 
     def __post_init__(self) -> None:
         check_whole("replicas", self.replicas, 1, 1 << 14)
+        check_whole("miss_weight", self.miss_weight, 1, 1000)
         if self.router not in ROUTERS:
             from sizing.errors import nearest
 

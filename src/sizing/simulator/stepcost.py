@@ -66,8 +66,7 @@ def prefill_attention_ps(s: Ints, f: Floats, tokens: int, attention: int) -> flo
 
 
 @compiled
-def step_ps(s: Ints, f: Floats, n: int, context: int, tokens: int, attention: int, sequences: int
-) -> int:
+def step_ps(s: Ints, f: Floats, n: int, context: int, tokens: int, attention: int, sequences: int) -> int:
     """Time of one step, at least 1. [ps]"""
     if tokens == 0:
         total = fixed_ps(s, f, n) + decode_attention_ps(s, f, n, context)
