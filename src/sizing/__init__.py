@@ -47,6 +47,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "sizing.laws": ("broken_laws",),
     "sizing.planner": ("evaluate", "plan"),
     "sizing.reports": ("report",),
+    "sizing.benchmarks": ("BenchPoint", "read_benchmark"),
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 #: Names that differ from the name in their module, since a module of the same name is in the way.
