@@ -130,7 +130,9 @@ def table(
         Columns to group by.
     """
     rows: list[dict[str, object]] = []
-    for metric in dict.fromkeys(s.metric for s in found):
+    present = {s.metric for s in found}
+    order = ("tpot_ms", "ttft_ms", "output_tok_s", "itl_ms", "e2e_ms", "tok_s")
+    for metric in [m for m in order if m in present]:
         mine = [s for s in found if s.metric == metric]
         short = metric == "ttft_ms"
         plain = [s for s in mine if not s.assumed and not (short and s.kv_short)]
