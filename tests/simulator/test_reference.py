@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from tests.simulator.cases import case
 
 from sizing.simulator.packing import to_ps
-from sizing.simulator.reference import Fleet
 from sizing.simulator.playback import replay
-from tests.simulator.cases import case
+from sizing.simulator.reference import Fleet
 
 
 def differences(seed: int) -> tuple[list[str], int, int, int]:

@@ -173,7 +173,7 @@ def test_a_plan_is_held_against_its_neighbours() -> None:
 
 
 def test_bad_input_says_what_is_allowed() -> None:
-    with pytest.raises(InputError, match="router: 'least-load' is not known.*nearest: least-loaded"):
+    with pytest.raises(InputError, match=r"router: 'least-load' is not known.*nearest: least-loaded"):
         FleetPlan(router="least-load")
     with pytest.raises(InputError, match="must be above max_num_seqs"):
         Scheduler(kv_tokens=1000, max_num_batched_tokens=256)

@@ -9,8 +9,8 @@ import pytest
 
 from sizing import queueing
 from sizing.simulator.estimates import check_laws
-from sizing.simulator.records import PS, Records
 from sizing.simulator.playback import replay
+from sizing.simulator.records import PS, Records
 from sizing.simulator.spec import FleetPlan, Scheduler
 from sizing.steptable import StepTable
 from sizing.workload.requests import Requests

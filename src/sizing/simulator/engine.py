@@ -443,11 +443,10 @@ def advance(s: Ints, w: Small, q: SmallRows, t: IntRows, f: Floats, r: int, limi
     """Take a replica through every step that ends before ``limit``."""
     row = FIRST_ROW + r * ROW
     while s[row + END] < limit:
-        if s[row + PHASE] == DECODE and s[row + STEP] < s[row + NEXT_FINISH]:
-            if blocked(s, w, q, r):
-                run_decodes(s, w, f, r, limit)
-                if s[row + END] >= limit:
-                    return
+        if s[row + PHASE] == DECODE and s[row + STEP] < s[row + NEXT_FINISH] and blocked(s, w, q, r):
+            run_decodes(s, w, f, r, limit)
+            if s[row + END] >= limit:
+                return
         complete(s, w, q, t, f, r)
         if s[P_CHAINED] and s[s[P_FLEET] + SPAWNED]:
             s[s[P_FLEET] + SPAWNED] = 0

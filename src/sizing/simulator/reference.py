@@ -425,7 +425,7 @@ class Fleet:
             for k, i in enumerate(
                 sorted(range(len(after)), key=lambda i: (after[i] >= 0, times[i] if after[i] < 0 else 0, i))
             )
-        }  # noqa: E501
+        }
         self.arrivals = sorted((times[i], self.rank[i], i) for i in range(len(after)) if after[i] < 0)
         self.arrival_ps = list(times)
         self.events = sorted((int(to_ps(e.time_s)), k) for k, e in enumerate(fleet.events))

@@ -84,7 +84,8 @@ def replay_static(
         arrival_ps=arrival_ps, scheduled_ps=scheduled, first_token_ps=first, finish_ps=finish,
         input_tokens=requests.input_tokens, output_tokens=requests.output_tokens, replica=replica,
         preempted=np.zeros(count, dtype=np.int32), hit_tokens=np.zeros(count, dtype=np.int32), status=status,
-        client_s=np.asarray(steps.request_s + steps.request_token_s * requests.input_tokens, dtype=np.float64), steps=done_steps, busy_s=busy,
+        client_s=np.asarray(steps.request_s + steps.request_token_s * requests.input_tokens, dtype=np.float64),
+        steps=done_steps, busy_s=busy,
         prefilled_tokens=none, preemptions=none, peak_kv_blocks=none,
         present_request_s=np.asarray(
             np.bincount(np.maximum(replica, 0), weights=stayed, minlength=fleet.replicas), dtype=np.float64
