@@ -15,7 +15,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 #: Commands that need a file of the reader's own, a GPU, or minutes: shown, not run here.
 NEEDS = re.compile(
-    r"profile-inference|\bpip\b|venv|\.\./shared|--install-completion|\$[A-Z]|<|\./my|\./configs|\bFILE\b|\bDIR\b|mine\.|mine/"
+    r"profile-inference|\bpip\b|venv|\.\./shared|--install-completion|\$[A-Z]|<|\./my|\./configs|\bFILE\b|\bFOLDER\b|\bDIR\b|mine\.|mine/"
 )
 
 
