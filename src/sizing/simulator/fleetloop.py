@@ -100,7 +100,10 @@ def route(s: Ints, w: Small, q: SmallRows, i: int) -> int:
             load = s[FIRST_ROW + r * ROW + PRESENT]
         else:
             load = s[FIRST_ROW + r * ROW + WAITING_TOKENS] + s[P_LOAD_TOKENS] * s[FIRST_ROW + r * ROW + PRESENT]
-            load += s[P_MISS_WEIGHT] * uncached(s, w, q, r, i)
+            total, miss = q[i, PROMPT] + q[i, GENERATED], uncached(s, w, q, r, i)
+            if miss * 10 > total * 7:
+                miss = total  # a short hit is worth no imbalance
+            load += s[P_MISS_WEIGHT] * miss
         if load < least:
             best, least = r, load
     return best

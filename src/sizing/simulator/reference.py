@@ -373,15 +373,15 @@ class Router:
         rotated = replicas[shift:] + replicas[:shift]
         if kind == "least-loaded":
             return min(rotated, key=lambda r: r.present)
-        weight = self.fleet.request_weight_tokens
-        return min(
-            rotated,
-            key=lambda r: (
-                sum(x.estimate for queue in r.waiting.values() for x in queue)
-                + weight * r.present
-                + self.fleet.miss_weight * uncached(r, s)
-            ),
-        )
+        return min(rotated, key=lambda r: self.cost(r, s))
+
+    def cost(self, r: Replica, s: Sequence) -> int:
+        """What a replica costs by the prefix-aware router."""
+        total, miss = s.prompt + s.generated, uncached(r, s)
+        if miss * 10 > total * 7:
+            miss = total
+        queued = sum(x.estimate for queue in r.waiting.values() for x in queue)
+        return queued + self.fleet.request_weight_tokens * r.present + self.fleet.miss_weight * miss
 
 
 def uncached(replica: Replica, s: Sequence) -> int:
