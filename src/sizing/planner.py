@@ -21,7 +21,7 @@ from sizing.deployment import Deployment, EngineSettings, NumberFormats, Paralle
 from sizing.engines.timing import engine_timing
 from sizing.errors import InputError, nearest
 from sizing.fleet import Targets, size_fleet, size_spares
-from sizing.fleet.size import replicas_between
+from sizing.fleet.size import replicas_between, replicas_for
 from sizing.laws import Claim, broken_laws
 from sizing.prepared import Prepared, prepare
 from sizing.replica.colocated import METHODS, Load, ReplicaCapacity, load_at_rate, replica_capacity
@@ -130,14 +130,24 @@ def choose(
         if best is not None and _settled(best, fewest, deployment, question.targets):
             break
         prepared = prepare(deployment, question.workload, efficiency, question.method == "predicted")
-        replica = capacity(prepared, question)[1]
-        fleet = size_fleet(question.workload, replica, question.targets)
-        total = (fleet.replicas + question.targets.spares) * deployment.gpus if fleet.replicas else inf
+        total = _total_gpus(prepared, question)
         if best is None or total < fewest or fewest == inf:
             best, fewest = prepared, total
     if best is None:
         raise InputError("no layout to try; give --tp")
     return evaluate(best, question, usd_per_gpu_hour)
+
+
+def _total_gpus(prepared: Prepared, question: Question) -> float:
+    """GPUs in total, spares included; infinite when the targets can't be met. [gpu]"""
+    workload, targets = question.workload, question.targets
+    if prepared.prediction is not None:
+        planned = rate_within(prepared.prediction, workload, question.slo)[0] * targets.utilization
+    else:
+        planned = capacity(prepared, question)[1].planned_rate_per_s(targets.utilization)
+    if planned <= 0:
+        return inf
+    return (replicas_for(workload.request_rate_per_s / planned) + targets.spares) * prepared.deployment.gpus
 
 
 def _settled(best: Prepared, fewest: float, larger: Deployment, targets: Targets) -> bool:

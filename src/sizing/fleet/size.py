@@ -73,7 +73,7 @@ def size_fleet(workload: Workload, replica: ReplicaCapacity, targets: Targets) -
     if replica.request_rate_per_s <= 0:
         return Fleet(replicas=0, exact_replicas=math.inf, rate_per_replica_per_s=0.0, utilization=math.inf)
     exact = workload.request_rate_per_s / replica.planned_rate_per_s(targets.utilization)
-    replicas = max(1, math.ceil(exact - 1e-9))
+    replicas = replicas_for(exact)
     if replicas > MOST_REPLICAS:
         raise InputError(
             f"the plan needs {exact:.3g} replicas, above {MOST_REPLICAS:,}; check the rate and the lengths"
@@ -83,9 +83,12 @@ def size_fleet(workload: Workload, replica: ReplicaCapacity, targets: Targets) -
                  utilization=replica.utilization(rate))  # fmt: skip
 
 
-def replicas_between(
-    workload: Workload, replica: ReplicaCapacity, targets: Targets, spread: float
-) -> tuple[int, int]:
+def replicas_for(exact: float) -> int:
+    """Replicas from their exact number: rounded up, at least one. [replica]"""
+    return max(1, math.ceil(exact - 1e-9))
+
+
+def replicas_between(workload: Workload, replica: ReplicaCapacity, targets: Targets, spread: float) -> tuple[int, int]:
     """Replicas with the capacity at the upper and at the lower bound of its 80 % interval. [replica]
 
     Parameters
@@ -99,7 +102,7 @@ def replicas_between(
     """
     width = math.exp(QUANTILE_80 * spread)
     exact = workload.request_rate_per_s / replica.planned_rate_per_s(targets.utilization)
-    return max(1, math.ceil(exact / width - 1e-9)), max(1, math.ceil(exact * width - 1e-9))
+    return replicas_for(exact / width), replicas_for(exact * width)
 
 
 def additive_replicas(

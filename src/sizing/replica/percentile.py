@@ -53,7 +53,7 @@ class Spread:
 
 
 def spread_of(prediction: Prediction, workload: Workload) -> Spread:
-    """What makes requests differ, from the replica's curve.
+    """What makes requests differ, from the replica's curve; remembered by the burstiness of the arrivals.
 
     Parameters
     ----------
@@ -62,6 +62,14 @@ def spread_of(prediction: Prediction, workload: Workload) -> Spread:
     workload
         Lengths and arrivals.
     """
+    key = ("spread", workload.arrivals.gap_cv)
+    if key not in prediction.remembered:
+        prediction.remembered[key] = _spread(prediction, workload)
+    found: Spread = prediction.remembered[key]
+    return found
+
+
+def _spread(prediction: Prediction, workload: Workload) -> Spread:
     rate, tpot, start, _ = prediction.nominal
     decoding = prediction.curve.decoding
     own = np.broadcast_to(np.atleast_2d(prediction.curve.stall_s)[0], rate.shape)
@@ -186,6 +194,14 @@ def curves_at(prediction: Prediction, workload: Workload, slo: Slo) -> tuple[Val
     slo
         Percentile of each target; means where it has none.
     """
+    key = ("curves", slo.ttft_at, slo.tpot_at, workload.arrivals.gap_cv)
+    if key not in prediction.remembered:
+        prediction.remembered[key] = _curves(prediction, workload, slo)
+    found: tuple[Values, Values] = prediction.remembered[key]
+    return found
+
+
+def _curves(prediction: Prediction, workload: Workload, slo: Slo) -> tuple[Values, Values]:
     _, _, start, _ = prediction.nominal
     spread = spread_of(prediction, workload)
     if slo.ttft_at is not None:

@@ -1,6 +1,6 @@
 """Capacity of a replica by the very curve that ``predict_run`` reads, with error bars from the constants."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,11 +36,14 @@ class Prediction:
         Rate, TPOT, time to first token and requests in flight.
     nominal
         Rate, TPOT, time to first token and active requests, each never falling.
+    remembered
+        Curves in other statistics than these means, by what they depend on (:mod:`sizing.replica.percentile`).
     """
 
     room: Room
     curve: Curve
     nominal: tuple[Values, Values, Values, Values]
+    remembered: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
