@@ -122,20 +122,15 @@ class StepTable:
             Sequences that are prefilled; None takes one where there are tokens. [request]
         """
         n, context, q, work = (
-            np.asarray(x, dtype=np.float64)
-            for x in (decode_batch, context_tokens, prefill_tokens, prefill_attention)
+            np.asarray(x, dtype=np.float64) for x in (decode_batch, context_tokens, prefill_tokens, prefill_attention)
         )
         sequences = (q > 0).astype(np.float64) if prefill_sequences is None else np.asarray(prefill_sequences)
         i, u = _segment(self.tokens, n + q)
         total = self.linear_s[i] * (1 - u) + self.linear_s[i + 1] * u
         mean_context = context / np.maximum(n, 1.0)
         mean_attended = work / np.maximum(q, 1.0)
-        total = total + _grid(
-            self.decode_batch, self.decode_context, self.decode_attention_s, n, mean_context
-        )
-        total = total + _grid(
-            self.prefill_tokens, self.prefill_context, self.prefill_attention_s, q, mean_attended
-        )
+        total = total + _grid(self.decode_batch, self.decode_context, self.decode_attention_s, n, mean_context)
+        total = total + _grid(self.prefill_tokens, self.prefill_context, self.prefill_attention_s, q, mean_attended)
         total = total + self.step_s + self.sequence_s * n
         total = total + self.prefill_step_s * (q > 0) + self.prefill_sequence_s * sequences
         return np.where(n + q > 0, total, 0.0)[()]

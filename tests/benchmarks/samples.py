@@ -138,9 +138,7 @@ def aiperf(**changes: object) -> dict[str, object]:
         "benchmark_duration": {"unit": "sec", "avg": COMPLETED / RATE_PER_S},
         "input_config": {
             "models": {"items": [{"name": "example/model-8b"}]},
-            "phases": [
-                {"name": "profiling", "kind": "profiling", "type": "concurrency", "concurrency": CONCURRENCY}
-            ],
+            "phases": [{"name": "profiling", "kind": "profiling", "type": "concurrency", "concurrency": CONCURRENCY}],
         },
     }
     found.update(changes)
@@ -273,9 +271,7 @@ def llmd(version: str = "0.2.1") -> dict[str, object]:
             "scenario": {
                 "host": {
                     "type": ["replica"],
-                    "accelerator": [
-                        {"model": "H200", "count": 4, "parallelism": {"tp": 4, "pp": 1, "ep": 1, "dp": 1}}
-                    ],
+                    "accelerator": [{"model": "H200", "count": 4, "parallelism": {"tp": 4, "pp": 1, "ep": 1, "dp": 1}}],
                 },
                 "platform": {"engine": [{"name": "vllm", "version": "0.9.0"}]},
                 "model": {"name": "example/model-8b"},
