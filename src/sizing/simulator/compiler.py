@@ -3,7 +3,8 @@
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args, get_origin
@@ -72,29 +73,71 @@ def _compiled_type(hint: Any) -> str:
     return {int: "int64", float: "float64", bool: "boolean"}[hint]
 
 
-def compiled(function: Function, *, entry: bool = False) -> Function:
-    """Compile a kernel for the types it is annotated with; later processes load it from the cache folder.
+_waiting: list[tuple[Any, str]] = []  # kernels that are declared and not yet compiled
 
-    Only an ``entry`` can be called from Python; the others save what that takes to compile.
-    """
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    """Numba's settings while a kernel is declared or compiled: cache folder, no search for vector loops."""
+    ours = {"CACHE_DIR": _FOLDER, "LOOP_VECTORIZE": 0, "SLP_VECTORIZE": 0}
+    before = {name: getattr(numba.config, name) for name in ours}
+    try:
+        for name, value in ours.items():
+            setattr(numba.config, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(numba.config, name, value)
+
+
+def _declare(function: Function, entry: bool) -> tuple[Any, str]:
+    """A kernel that is not compiled yet, and the signature it is annotated with."""
     hints = dict(function.__annotations__)
     result = _compiled_type(hints.pop("return"))
     signature = f"{result}({', '.join(_compiled_type(hint) for hint in hints.values())})"
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = _FOLDER
-    try:
+    with _settings():
         decorate = numba.njit(
-            signature, cache=bool(_FOLDER), nogil=True, error_model="numpy", _nrt=False,
+            cache=bool(_FOLDER), nogil=True, error_model="numpy", _nrt=False,
             no_cpython_wrapper=not entry, no_cfunc_wrapper=True,
         )  # fmt: skip
-        return cast(Function, decorate(function))
-    finally:
-        numba.config.CACHE_DIR = before
+        return decorate(function), signature
+
+
+def _compile(kernel: Any, signature: str) -> None:
+    with _settings():
+        kernel.compile(signature)
+    kernel.disable_compile()
+
+
+def compiled(function: Function) -> Function:
+    """Declare a kernel that other kernels call, for the types it is annotated with."""
+    kernel, signature = _declare(function, entry=False)
+    _waiting.append((kernel, signature))
+    return cast(Function, kernel)
 
 
 def entry(function: Function) -> Function:
-    """Compile a kernel that Python calls."""
-    return compiled(function, entry=True)
+    """Compile a kernel that Python calls, and all that it calls; or load it, once that has been done."""
+    kernel, signature = _declare(function, entry=True)
+    mark = _mark(function.__name__)
+    if mark is None or not mark.exists():
+        for inner, types in _waiting:
+            _compile(inner, types)
+        _waiting.clear()
+    _compile(kernel, signature)
+    if mark is not None:
+        with suppress(OSError):
+            mark.touch()
+    return cast(Function, kernel)
+
+
+def _mark(name: str) -> Path | None:
+    """File that says that an entry has been compiled here, by this numba for this processor."""
+    if not _FOLDER:
+        return None
+    from llvmlite.binding import get_host_cpu_name
+
+    return Path(_FOLDER) / f"{name}-{_source_digest()}-{numba.__version__}-{get_host_cpu_name()}"
 
 
 def inlined(function: Function) -> Function:

@@ -159,9 +159,9 @@ class FleetPlan:
         Replicas that ever exist. [replica]
     router
         ``random``, ``round-robin``, ``least-loaded`` (fewest requests present), ``prefix-aware`` (fewest
-        uncached prompt tokens, those in its queue and a weight per request present included; a hit of less than 30 % of the
-        prompt does not count, so that new conversations go where the load is least) or ``sticky``
-        (by the root of the prefix).
+        uncached prompt tokens, those in its queue and a weight per request present included; a hit of less than
+        30 % of the prompt does not count, so that new conversations go where the load is least) or
+        ``sticky`` (by the root of the prefix).
     down_at_start
         Replicas that are not up at time 0.
     events
