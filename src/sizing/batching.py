@@ -121,7 +121,7 @@ def crossing(grid: NDArray[np.float64], values: NDArray[np.float64], limit: floa
     """Largest abscissa at which a curve that never falls is at most ``limit``; zero when it never is."""
     if values[0] > limit:
         return 0.0
-    last = int(np.searchsorted(values, limit, side="right")) - 1
+    last = int(values.searchsorted(limit, side="right")) - 1
     if last + 1 >= len(grid):
         return float(grid[-1])
     low, high = values[last], values[last + 1]
