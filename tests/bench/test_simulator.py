@@ -67,7 +67,7 @@ def simpy_replica(requests: Requests) -> tuple[int, float]:
             budget = ENGINE.max_num_batched_tokens - len(running)
             new = 0.0
             begun = []
-            while waiting and budget >= requests.input_tokens[waiting[0]]:
+            while waiting and (budget >= requests.input_tokens[waiting[0]] or not begun):
                 i = waiting.pop(0)
                 budget -= requests.input_tokens[i]
                 new += float(requests.input_tokens[i])

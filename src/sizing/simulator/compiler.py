@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args, get_origin
 
@@ -135,9 +136,8 @@ def _mark(name: str) -> Path | None:
     """File that says that an entry has been compiled here, by this numba for this processor."""
     if not _FOLDER:
         return None
-    from llvmlite.binding import get_host_cpu_name
-
-    return Path(_FOLDER) / f"{name}-{_source_digest()}-{numba.__version__}-{get_host_cpu_name()}"
+    processor = import_module("llvmlite.binding").get_host_cpu_name()
+    return Path(_FOLDER) / f"{name}-{_source_digest()}-{numba.__version__}-{processor}"
 
 
 def inlined(function: Function) -> Function:
