@@ -3,11 +3,13 @@
 pytest tests/bench -m benchmark
 """
 
+import itertools
 import os
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 import sizing
@@ -50,8 +52,16 @@ def test_start(name: str, words: tuple[str, ...], most: float, benchmark) -> Non
 
 def test_plan_over_every_gpu(benchmark) -> None:
     names = sizing.gpus()
-    sizing.plan(gpus=names)
-    answer = benchmark(lambda: sizing.plan(gpus=names))
+    rates = itertools.cycle(np.linspace(1.0, 200.0, 97))
+
+    def ask() -> sizing.Plan:
+        return sizing.plan(
+            gpus=names,
+            workload=sizing.Workload(request_rate_per_s=next(rates), input_tokens=2_000, output_tokens=400),
+        )
+
+    ask()
+    answer = benchmark(ask)
     assert len(answer.evaluations) + len(answer.rejected) == len(names)
     print(f"plan over {len(names)} GPUs: {benchmark.stats['median'] * 1e3:.1f} ms")
     assert benchmark.stats["median"] < 0.020

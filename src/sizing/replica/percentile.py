@@ -17,6 +17,8 @@ from sizing.replica.predicted import Prediction
 from sizing.workload import Slo, Workload
 
 Values = NDArray[np.float64]
+MOST_REMEMBERED = 512
+"""Answers kept with a prediction. [1]"""
 NODES = 48
 """Equal shares that a length distribution is cut into. [1]"""
 
@@ -219,6 +221,16 @@ def rate_within(prediction: Prediction, workload: Workload, slo: Slo) -> tuple[f
     prediction, workload, slo
         As for :func:`curves_at`.
     """
+    key = ("rate", slo, workload.arrivals.gap_cv)
+    if key not in prediction.remembered:
+        if len(prediction.remembered) > MOST_REMEMBERED:
+            prediction.remembered.clear()
+        prediction.remembered[key] = _rate_within(prediction, workload, slo)
+    found: tuple[float, str] = prediction.remembered[key]
+    return found
+
+
+def _rate_within(prediction: Prediction, workload: Workload, slo: Slo) -> tuple[float, str]:
     if prediction.room.most < 1.0 - 1e-9:
         return 0.0, "weights_do_not_fit" if prediction.room.kv_requests < 1.0 else "max_num_seqs"
     rate, _, _, active = prediction.nominal
