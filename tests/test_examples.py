@@ -65,8 +65,10 @@ def test_documented_command_runs(
 def test_python_of_the_docs_runs(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "docs"}  # blocks of a page go on from one another
-    for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    for block in blocks:
         exec(compile(block, str(page), "exec"), names)
+    assert len(names) > len(blocks)  # each block defines something, or is built on what one defined
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

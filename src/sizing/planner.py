@@ -127,6 +127,9 @@ def choose(
     best: Prepared | None = None
     fewest = inf
     for deployment in candidates:
+        illegal = _illegal(deployment)
+        if illegal:
+            return Rejected(deployment=deployment, limit="layout", reason=illegal, remedy=REMEDIES["layout"])
         if best is not None and _settled(best, fewest, deployment, question.targets):
             break
         prepared = prepare(deployment, question.workload, efficiency, question.method == "predicted")
@@ -136,6 +139,21 @@ def choose(
     if best is None:
         raise InputError("no layout to try; give --tp")
     return evaluate(best, question, usd_per_gpu_hour)
+
+
+def _illegal(deployment: Deployment) -> str:
+    """Why engines would refuse this layout; empty when they would not."""
+    tp, heads = deployment.parallelism.tp, _heads(deployment.model)
+    odd = sorted(h for h in heads if h % tp)
+    if odd:
+        return f"{odd[0]} attention heads can't be split over {tp} tensor parallel GPUs"
+    if deployment.parallelism.pp > deployment.model.num_layers:
+        return f"{deployment.model.num_layers} layers can't be split into {deployment.parallelism.pp} pipeline stages"
+    return ""
+
+
+def _heads(model: Model) -> set[int]:
+    return {m.heads for m in (layer.mixer for layer in model.layers) if m is not None and m.heads}
 
 
 def _total_gpus(prepared: Prepared, question: Question) -> float:
@@ -181,7 +199,7 @@ def rejected(prepared: Prepared, batch: Batch, replica: ReplicaCapacity, slo: Sl
 def layouts(model: Model, gpu: Gpu) -> tuple[Parallelism, ...]:
     """Layouts worth trying: tensor parallel sizes that divide the heads and stay inside a node."""
     node = max(gpu.gpus_per_node, 1)
-    heads = {m.heads for m in (layer.mixer for layer in model.layers) if m is not None and m.heads}
+    heads = _heads(model)
     fits = [p for p in LAYOUTS if p.tp <= node and all(h % p.tp == 0 for h in heads)]
     return tuple(fits) or (Parallelism(),)
 
@@ -268,32 +286,41 @@ def plan(
     listed += _own_formats(the_model, formats)
     devices, notes = _resolve(names)
     kernels = engine_timing(the_settings.engine).kernels
-    best: list[Evaluation] = []
-    worst: list[Rejected] = []
+    answers = []
     for gpu in devices:
-        efficiency = (
+        constants = (
             calibration
             if isinstance(calibration, Calibration)
             else load_calibration(calibration_name, gpu=gpu, engine=kernels)
         )
-        usd = _price(gpu.id, prices, listed)
         candidates = [
             Deployment(model=the_model, gpu=gpu, parallelism=layout, formats=formats or NumberFormats(),
                        settings=the_settings)
             for layout in ((parallelism,) if parallelism else layouts(the_model, gpu))
         ]  # fmt: skip
-        answer = choose(candidates, question, efficiency, usd)
-        best += [answer] if isinstance(answer, Evaluation) else []
-        worst += [answer] if isinstance(answer, Rejected) else []
-    ranked = sorted(best, key=_rank)
+        answers.append(choose(candidates, question, constants, _price(gpu.id, prices, listed)))
+    return _plan(the_model, question, calibration_name, answers, listed, notes, verify)
+
+
+def _plan(
+    model: Model,
+    question: Question,
+    calibration: str,
+    answers: Sequence[Evaluation | Rejected],
+    listed: Sequence[Assumption],
+    notes: tuple[str, ...],
+    verify: bool,
+) -> Plan:
+    """The answers ranked, with what is to be said about them."""
+    ranked = sorted((a for a in answers if isinstance(a, Evaluation)), key=_rank)
     notes = (*notes, *(f"{e.deployment.gpu.id}: {e.caution}" for e in ranked if e.caution))
     checked = verify_evaluation(ranked[0], question) if verify and ranked else None
     if checked is not None:
         notes = (*notes, f"{ranked[0].deployment.gpu.id}: {checked.verdict()}")
     return Plan(
-        model=the_model, workload=the_workload, slo=the_slo, targets=the_targets, calibration=calibration_name,
-        evaluations=tuple(ranked), rejected=tuple(worst), assumptions=tuple(listed),
-        notes=(*notes, *the_model.warnings), verification=checked,
+        model=model, workload=question.workload, slo=question.slo, targets=question.targets, calibration=calibration,
+        evaluations=tuple(ranked), rejected=tuple(a for a in answers if isinstance(a, Rejected)),
+        assumptions=tuple(listed), notes=(*notes, *model.warnings), verification=checked,
     )  # fmt: skip
 
 
