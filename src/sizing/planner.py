@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sizing.answer import Evaluation, Interval, Plan, Rejected
 from sizing.architecture import Model, read_model
 from sizing.assumptions import DEFAULT_CALIBRATION, DEFAULT_GPUS, DEFAULT_MODEL, Assumption, default
-from sizing.batching import Batch, largest_batch
+from sizing.batching import Batch
 from sizing.calibration import Calibration
 from sizing.calibration import calibration as load_calibration
 from sizing.catalog import Gpu, price, resolve_gpu
@@ -60,7 +60,7 @@ class Question:
 def capacity(prepared: Prepared, question: Question) -> tuple[Batch, ReplicaCapacity]:
     """Largest batch of a replica and the request rate it carries, by the method asked for."""
     workload, slo = question.workload, question.slo
-    batch = largest_batch(workload, slo, prepared.kv_requests, prepared.steps, prepared.max_num_seqs, prepared.decode_s)
+    batch = prepared.largest_batch(slo)
     within = None if prepared.prediction is None else rate_within(prepared.prediction, workload, slo)
     replica = replica_capacity(
         workload, slo, batch, prepared.steps, method=question.method, within=within, prefill_s=prepared.prefill_s

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sizing.batching import GRID, decode_curve_s
+from sizing.batching import GRID, Batch, decode_curve_s, largest_batch
 from sizing.calibration import Calibration
 from sizing.deployment import Deployment
 from sizing.errors import InputError
 from sizing.memory import MemoryBudget, memory_budget
 from sizing.replica.predicted import DRAWS, Prediction, Spreads, predict_replica, predict_spreads
 from sizing.steptime import StepModel, nominal_and_draws, step_model
-from sizing.workload import Workload
+from sizing.workload import Slo, Workload
 
 MOST_REMEMBERED = 4096
 
@@ -56,6 +56,20 @@ class Prepared:
     prediction: Prediction | None
     workload: Workload
     budget: float
+
+    @cached_property
+    def _batches(self) -> dict[float, Batch]:
+        return {}
+
+    def largest_batch(self, slo: Slo) -> Batch:
+        """Largest batch within a TPOT target and the memory, remembered by the target."""
+        if slo.tpot_s not in self._batches:
+            if len(self._batches) >= MOST_REMEMBERED:
+                self._batches.clear()
+            self._batches[slo.tpot_s] = largest_batch(
+                self.workload, slo, self.kv_requests, self.steps, self.max_num_seqs, self.decode_s
+            )
+        return self._batches[slo.tpot_s]
 
     @cached_property
     def spreads(self) -> Spreads:
