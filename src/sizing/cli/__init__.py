@@ -115,7 +115,8 @@ def _invoke(modules: Sequence[str], words: Sequence[str]) -> int:
         return 130
     except click_error as error:
         message = error.format_message() if hasattr(error, "format_message") else str(error)
-        if not message:  # a group called bare has already printed its help
+        if type(error).__name__ == "NoArgsIsHelpError":  # a group called bare: its help is the message
+            print(message, file=sys.stderr)  # noqa: T201
             return 2
         print(f"{PROGRAM}: {' '.join(message.split())} (see {PROGRAM} --help)", file=sys.stderr)  # noqa: T201
         return 2

@@ -102,7 +102,7 @@ def _run(options: PlanOptions, format: str, out: Path | None, explain: bool, qui
     else:
         text = verdict(answer) + "\n" if quiet else render(answer)
     emit(text, out)
-    if answer.best is None and (quiet or format != "table"):
+    if answer.best is None and not quiet and format != "table":
         print(verdict(answer), file=sys.stderr)  # noqa: T201
     return 0 if answer.best is not None else 3
 
