@@ -18,13 +18,9 @@ def command(
     format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
 ) -> None:
     """Predict each measured static batch and print the error table."""
-    from sizing.cli.output import emit, progress
-    from sizing.reports.tabular import render_rows
+    from sizing.cli._predictions import predict_and_report
     from sizing.validation.latency import latency_report, latency_rows, predict_latency
 
-    rows = latency_rows(file)
-    predictions = [predict_latency(row, configs, calibration) for row in progress(rows, len(rows), "predicting")]
-    if out is not None:
-        emit(render_rows([p.cells() for p in predictions], format="csv"), out)
-    title, table, notes = latency_report(rows, predictions)
-    emit(render_rows(table, format=format, title=title, notes=notes))
+    predict_and_report(
+        latency_rows(file), lambda row: predict_latency(row, configs, calibration), latency_report, out, format
+    )

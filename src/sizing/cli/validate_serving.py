@@ -18,14 +18,8 @@ def command(
     format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
 ) -> None:
     """Predict each measured serving run and print the error table."""
-    from sizing.cli.output import emit, progress
-    from sizing.reports.tabular import render_rows
+    from sizing.cli._predictions import predict_and_report
     from sizing.validation.scores import report
     from sizing.validation.serving import predict_row, read_rows
 
-    rows = read_rows(file)
-    predictions = [predict_row(row, configs, calibration) for row in progress(rows, len(rows), "predicting")]
-    if out is not None:
-        emit(render_rows([p.cells() for p in predictions], format="csv"), out)
-    title, table, notes = report(rows, predictions)
-    emit(render_rows(table, format=format, title=title, notes=notes))
+    predict_and_report(read_rows(file), lambda row: predict_row(row, configs, calibration), report, out, format)

@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""Constants from measurements: kernel tables, profiles, serving runs, load tests."""

@@ -87,7 +87,6 @@ def rate_at_batch_per_s(batch: Batch, workload: Workload, prefill_s: float) -> N
 
 def load_at_rate(
     rate_per_s: ArrayLike, batch: Batch, workload: Workload, prefill_s: float, *, method: str = "time-share",
-    overhead_s: float = 0.0,
 ) -> Load:  # fmt: skip
     """Mean TTFT, TPOT and requests in flight at request rates that one replica carries.
 
@@ -104,8 +103,6 @@ def load_at_rate(
     method
         ``time-share``: TPOT is stretched by the prefill share of the same GPUs. ``additive``: prefill takes GPUs
         of its own out of the sum, so TPOT is the decode step.
-    overhead_s
-        Time before and after the engine (tokenise, HTTP). [s]
 
     Notes
     -----
@@ -121,7 +118,7 @@ def load_at_rate(
         stretched = step / (1 - share) if method == "time-share" else step
         tpot = np.where(share < 1, stretched, np.inf)
         wait = np.where(share < 1, share * prefill_s / (2 * (1 - share)), np.inf)
-    return Load(ttft_s=overhead_s + wait + step / 2 + prefill_s, tpot_s=tpot, concurrency=concurrency,
+    return Load(ttft_s=wait + step / 2 + prefill_s, tpot_s=tpot, concurrency=concurrency,
                 prefill_share=share)  # fmt: skip
 
 
@@ -132,7 +129,6 @@ def replica_capacity(
     steps: Steps,
     *,
     method: str = "additive",
-    overhead_s: float = 0.0,
     within: tuple[float, str] | None = None,
     prefill_s: float | None = None,
 ) -> ReplicaCapacity:
@@ -150,8 +146,6 @@ def replica_capacity(
         ``additive``: prefill and decode seconds of a request at the largest batch add up to one second, r =
         1 / (t_p + OSL t(B) / B). ``time-share``: largest r with t(B) / (1 - r t_p) <= TPOT where B = r OSL TPOT.
         ``predicted``: ``within``, from the curve that ``predict_run`` reads.
-    overhead_s
-        Time before and after the engine. [s]
     within
         Rate within the targets and what limits it (:func:`sizing.replica.predicted.rate_within`). [request/s]
     prefill_s
@@ -176,7 +170,7 @@ def replica_capacity(
         return ReplicaCapacity(request_rate_per_s=rate, saturated_rate_per_s=float("nan"), prefill_s=prefill_s,
                                decode_gpu_s=decode_gpu_s, limited_by=limit, method=method)  # fmt: skip
     curve = rate_at_batch_per_s(batch, workload, prefill_s)
-    load = load_at_rate(curve, batch, workload, prefill_s, method=method, overhead_s=overhead_s)
+    load = load_at_rate(curve, batch, workload, prefill_s, method=method)
     rates = {"ttft": _largest(curve, load.ttft_s, slo.ttft_s)}
     if method == "time-share":
         rates["tpot"] = _largest(curve, load.tpot_s, slo.tpot_s)

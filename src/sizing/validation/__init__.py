@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""Predictions held against measurements, one file a kind."""

@@ -1,14 +1,14 @@
 """Memory budgets held against engine start-up logs: predict each row from model, GPU and flags, then compare."""
 
-import csv
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sizing.catalog.files import data_file
-from sizing.errors import InputError, SizingError, UnknownFile
+from sizing.errors import SizingError, UnknownFile
 from sizing.memory import GIB, MemoryBudget, memory_budget
+from sizing.validation.rows import csv_rows
 from sizing.validation.startup_rows import INPUTS, asked
 
 #: Columns of the per-row file, in order.
@@ -196,20 +196,7 @@ def read_rows(file: Path | None) -> list[dict[str, str]]:
     InputError
         Not a CSV file with the columns a prediction needs.
     """
-    path = file or data_file("measured/memory.csv")
-    if not path.is_file():
-        raise UnknownFile(f"no file {str(path)!r}; give a CSV file of start-up logs")
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as handle:
-            reader = csv.DictReader(handle)
-            rows = [{k: v or "" for k, v in row.items() if isinstance(k, str)} for row in reader]
-            columns = reader.fieldnames or ()
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{str(path)!r} can't be read as CSV: {error}") from None
-    missing = [name for name in NEEDED if name not in columns]
-    if missing:
-        raise InputError(f"{str(path)!r} lacks column {', '.join(missing)}; it has {', '.join(columns) or 'none'}")
-    return rows
+    return csv_rows(file or data_file("measured/memory.csv"), "of start-up logs", NEEDED)
 
 
 def check_folder(configs: Path | None) -> None:

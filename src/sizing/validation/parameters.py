@@ -1,6 +1,5 @@
 """Parameter counts from config.json against what the framework builds and what the files ship."""
 
-import csv
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +8,8 @@ from statistics import median
 
 from sizing.architecture import Model
 from sizing.catalog.files import data_file
-from sizing.errors import InputError, SizingError, UnknownFile
+from sizing.errors import SizingError
+from sizing.validation.rows import csv_rows
 from sizing.validation.startup_rows import family, find_model
 
 #: Share by which a figure may differ: of what the framework builds, of what the files ship, of what they weigh.
@@ -72,19 +72,7 @@ def read_rows(file: Path | None) -> list[dict[str, str]]:
     InputError
         Not a CSV file, or no column ``id``.
     """
-    path = file or data_file("measured/parameters.csv")
-    if not path.is_file():
-        raise UnknownFile(f"no file {str(path)!r}; give a CSV file with a column id")
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as handle:
-            reader = csv.DictReader(handle)
-            rows = [{key: value or "" for key, value in row.items() if isinstance(key, str)} for row in reader]
-            columns = reader.fieldnames or ()
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{str(path)!r} can't be read as CSV: {error}") from None
-    if "id" not in columns:
-        raise InputError(f"{str(path)!r} lacks column id; it has {', '.join(columns) or 'none'}")
-    return rows
+    return csv_rows(file or data_file("measured/parameters.csv"), "with a column id", ("id",))
 
 
 def count_row(row: Mapping[str, str], configs: Path | None = None) -> RowCount:

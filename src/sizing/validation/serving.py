@@ -1,6 +1,5 @@
 """Measured serving runs, predicted row by row through the planner's own path."""
 
-import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -11,12 +10,13 @@ from sizing.catalog.files import data_file
 from sizing.deployment import Deployment
 from sizing.engines import engine as engine_record
 from sizing.engines.timing import EngineTiming
-from sizing.errors import InputError, SizingError, UnknownFile
+from sizing.errors import InputError, SizingError
 from sizing.memory import MemoryBudget, memory_budget
 from sizing.replica.pools import predict_pools
 from sizing.replica.run import ClosedLoop, Estimate, Room, Run, kv_requests, predict_run
 from sizing.steptime import StepModel, nominal_and_draws, step_model, with_engine
 from sizing.validation.cases import INPUTS, Case, read_case, shared_load
+from sizing.validation.rows import csv_rows
 
 DRAWS = 32
 """Joint draws of the constants behind each error bar. [1]"""
@@ -82,13 +82,7 @@ def read_rows(file: Path | None = None) -> list[dict[str, str]]:
         CSV file with the columns of ``data/measured/serving.csv``.
     """
     path = file or data_file(CURATED)
-    if not path.is_file():
-        raise UnknownFile(f"no file {path}; give a CSV file of serving runs")
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as handle:
-            rows = [{k: v or "" for k, v in row.items() if k} for row in csv.DictReader(handle)]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: not a CSV file in UTF-8 ({error})") from error
+    rows = csv_rows(path, "of serving runs")
     if rows and "id" not in rows[0]:
         raise InputError(f"{path}: no column 'id'; the columns read are {', '.join(INPUTS[:8])}, ...")
     return rows
