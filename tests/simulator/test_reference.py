@@ -35,7 +35,7 @@ def differences(seed: int) -> tuple[list[str], int, int, int]:
     return wrong, int(records.preempted.sum()), hits, len(arguments["fleet"].events)
 
 
-def run_cases(seeds: range) -> None:
+def assert_equal_to_the_reference(seeds: range) -> None:
     found = {seed: differences(seed) for seed in seeds}
     assert {seed: result[0] for seed, result in found.items() if result[0]} == {}
     preemptions, hits, events = (sum(result[k] for result in found.values()) for k in (1, 2, 3))
@@ -45,9 +45,9 @@ def run_cases(seeds: range) -> None:
 
 
 def test_equal_to_the_reference_request_by_request() -> None:
-    run_cases(range(60))
+    assert_equal_to_the_reference(range(60))
 
 
 @pytest.mark.slow
 def test_equal_to_the_reference_on_a_thousand_cases() -> None:
-    run_cases(range(1000, 2000))
+    assert_equal_to_the_reference(range(1000, 2000))

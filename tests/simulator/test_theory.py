@@ -39,7 +39,7 @@ def warm(records: Records, values: np.ndarray) -> float:
     return float(values[len(values) // 10 :].mean())
 
 
-def within_three_errors(found: list[float], expected: float) -> None:
+def assert_within_three_errors(found: list[float], expected: float) -> None:
     array = np.array(found)
     error = array.std(ddof=1) / np.sqrt(len(array))
     assert abs(array.mean() - expected) < 3 * error, f"{array.mean():.6g} +- {error:.2g}, theory {expected:.6g}"
@@ -57,7 +57,7 @@ def test_m_m_1(load: float) -> None:
         )
     ]
     # A geometric number of steps: squared CV 1 - 1 / mean.
-    within_three_errors(found, queueing.pollaczek_khinchine_wait_s(load, mean * MS, 1 - 1 / mean))
+    assert_within_three_errors(found, queueing.pollaczek_khinchine_wait_s(load, mean * MS, 1 - 1 / mean))
 
 
 def test_m_d_1() -> None:
@@ -66,7 +66,7 @@ def test_m_d_1() -> None:
         warm(r, r.queue_s)
         for r in (replay(poisson(k, 6000, 0.8 / 0.050, tokens), SERVER, scheduler(1)) for k in range(REPLICATIONS))
     ]
-    within_three_errors(found, queueing.pollaczek_khinchine_wait_s(0.8, 0.050, 0.0))
+    assert_within_three_errors(found, queueing.pollaczek_khinchine_wait_s(0.8, 0.050, 0.0))
 
 
 def test_m_m_c() -> None:
@@ -79,7 +79,7 @@ def test_m_m_c() -> None:
         )
     ]
     # Admission waits for the end of a step: half a step more, for those that find someone in service.
-    within_three_errors(found, queueing.mmc_wait_s(servers, load, mean * MS) + 0.5 * MS)
+    assert_within_three_errors(found, queueing.mmc_wait_s(servers, load, mean * MS) + 0.5 * MS)
 
 
 @pytest.mark.parametrize("law", ["geometric", "fixed"])
@@ -92,7 +92,7 @@ def test_processor_sharing_whatever_the_law(law: str) -> None:
         rate = load / ((mean - 1) * MS)
         r = replay(poisson(k, count, rate, tokens), SHARED, scheduler(512))
         found.append(warm(r, r.latency_s))
-    within_three_errors(found, queueing.processor_sharing_s(load, (mean - 1) * MS))
+    assert_within_three_errors(found, queueing.processor_sharing_s(load, (mean - 1) * MS))
 
 
 def test_erlang_loss() -> None:
@@ -108,7 +108,7 @@ def test_erlang_loss() -> None:
         span = slice(len(lasting) // 10, -len(lasting) // 10)
         number, lasting = number[span], lasting[span]
         found.append(float(lasting[number == servers].sum() / lasting[number <= servers].sum()))
-    within_three_errors(found, queueing.erlang_b(servers, load * (1 + 0.5 / mean)))
+    assert_within_three_errors(found, queueing.erlang_b(servers, load * (1 + 0.5 / mean)))
 
 
 @pytest.mark.parametrize("router", ["random", "round-robin", "least-loaded", "prefix-aware"])
