@@ -64,6 +64,9 @@ class StepTable:
     request_s, request_token_s
         Time from the client to the scheduler and back that occupies no GPU: per request, and per prompt
         token (tokenising). It is added to a request's TTFT and end-to-end latency. [s]
+    first_token_steps
+        Decode steps until a first token that is ready reaches the client; the rest of the answer follows it,
+        so it is part of TTFT and end-to-end latency and no part of TPOT. [step]
     """
 
     tokens: Floats
@@ -80,6 +83,7 @@ class StepTable:
     prefill_sequence_s: float = 0.0
     request_s: float = 0.0
     request_token_s: float = 0.0
+    first_token_steps: float = 0.0
 
     def __post_init__(self) -> None:
         grids = {"decode_attention_s": ("decode_batch", "decode_context"),

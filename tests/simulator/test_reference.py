@@ -21,6 +21,7 @@ def differences(seed: int) -> tuple[list[str], int, int, int]:
     wrong = []
     for name, values in {
         "scheduled_ps": records.scheduled_ps, "first_ps": records.first_token_ps, "finish_ps": records.finish_ps,
+        "delivery_ps": records.delivery_ps,
         "replica": records.replica, "preempted": records.preempted, "hit": records.hit_tokens,
     }.items():  # fmt: skip
         reference = np.array([getattr(sequence, name) for sequence in expected])

@@ -1,9 +1,19 @@
 """What a user asks of the simulator."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
+from sizing.architecture import read_model
+from sizing.calibration import calibration
+from sizing.catalog import gpu
+from sizing.deployment import Deployment, EngineSettings
+from sizing.engines.timing import engine_timing
 from sizing.errors import InputError
+from sizing.memory import memory_budget
+from sizing.replica.loads import Lengths, OpenLoop, Room
+from sizing.replica.run import kv_requests, predict_run
 from sizing.simulator import (
     FleetEvent,
     FleetPlan,
@@ -13,11 +23,13 @@ from sizing.simulator import (
     closed_loop,
     replay,
     replay_pools,
+    replica_model,
     simulate,
     sustainable_rate,
     verify,
 )
 from sizing.steptable import StepTable
+from sizing.steptime import step_model, with_engine
 from sizing.workload import Lognormal, Slo, Workload
 from sizing.workload.requests import Requests
 
@@ -38,6 +50,46 @@ def test_one_request_by_hand() -> None:
     decode = [5e-3 + 3e-5 + 4.4e-8 * context for context in (101, 102)]
     assert r.ttft_s[0] == pytest.approx(prefill, abs=2e-12)
     assert r.tpot_s[0] == pytest.approx(sum(decode) / 2, abs=2e-12)
+
+
+def test_delivery_of_the_first_token_by_hand() -> None:
+    """It shifts the whole answer by steps of the batch that decodes next, and leaves the gaps as they are."""
+    two = Requests(arrival_s=np.zeros(2), input_tokens=np.array([100, 50]), output_tokens=np.array([3, 1]))
+    plain = replay(two, STEPS, ENGINE)
+    late = replay(two, dataclasses.replace(STEPS, first_token_steps=12.5, request_s=2e-3), ENGINE)
+    step_s = 5e-3 + 3e-5 * 2 + 4.4e-8 * (101 + 51)
+    assert late.ttft_s - plain.ttft_s == pytest.approx(12.5 * step_s + 2e-3, abs=2e-11)
+    assert late.latency_s - plain.latency_s == pytest.approx(12.5 * step_s + 2e-3, abs=2e-11)
+    assert late.tpot_s[0] == plain.tpot_s[0]
+
+
+def test_users_wait_for_delivery_and_for_the_way_to_them() -> None:
+    steps = dataclasses.replace(STEPS, first_token_steps=4.0, request_s=3e-3, request_token_s=1e-6)
+    loop = closed_loop(3, np.full(30, 300), np.full(30, 20), pause_s=0.5)
+    r = replay(loop, steps, ENGINE)
+    answered_s = r.arrival_s + r.latency_s
+    assert r.arrival_s[3:] == pytest.approx(answered_s[:-3] + 0.5, abs=1e-11)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_light_load_has_the_ttft_of_the_closed_form(engine: str) -> None:
+    """The closed form counts half a decode step for the one under way, where an idle replica begins at once."""
+    deployment = Deployment(
+        model=read_model("Qwen/Qwen3-8B"), gpu=gpu("h100-sxm"), settings=EngineSettings(engine=engine)
+    )
+    timing, memory = engine_timing(engine), memory_budget(deployment)
+    steps = step_model(deployment, with_engine(calibration("measured", deployment.gpu, timing.kernels), timing))
+    model = replica_model(deployment, steps=steps, memory=memory)
+    scheduling = timing.scheduling(model.scheduler.max_num_batched_tokens)
+    lengths = Lengths(input_tokens=500, output_tokens=100)
+    room = Room(kv_requests=kv_requests(memory, lengths, scheduling))
+    claimed = predict_run(steps, room, OpenLoop(request_rate_per_s=0.2), lengths, scheduling)
+    load = Workload(request_rate_per_s=0.2, input_tokens=500, output_tokens=100)
+    found = simulate(load, model, requests=400, replications=3)
+    assert claimed.ttft_s.value - 0.6 * claimed.tpot_s.value < found["ttft_mean_s"].value < claimed.ttft_s.value
+    assert found["tpot_mean_s"].value == pytest.approx(claimed.tpot_s.value, rel=0.01)
+    delivered = found.records[0].delivery_ps.mean() * 1e-12
+    assert delivered == pytest.approx(scheduling.first_token_steps * claimed.tpot_s.value, rel=0.02)
 
 
 def test_same_seed_same_answer_and_intervals_that_cover_the_mean() -> None:

@@ -1,12 +1,12 @@
 """Capacity of a replica by the very curve that ``predict_run`` reads, with error bars from the constants."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sizing.engines.timing import engine_timing
+from sizing.engines.timing import Scheduling, engine_timing
 from sizing.replica.curve import POINTS, Curve, run_curve
 from sizing.replica.loads import QUANTILE_80, Estimate, Lengths, Room
 from sizing.replica.run import kv_requests
@@ -74,9 +74,14 @@ def lengths_of(workload: Workload) -> Lengths:
     )  # fmt: skip
 
 
-def _run(steps: StepModel, workload: Workload, most: float, budget: float, points: int = POINTS) -> Curve:
+def _scheduling(steps: StepModel, budget: float) -> Scheduling:
+    """How the engine forms its steps; with ideal constants, which know no time of an engine, nothing delays a token."""
     timing = engine_timing(steps.deployment.settings.engine)
-    return run_curve(steps, lengths_of(workload), timing.scheduling(budget), most, points=points)
+    return replace(timing.scheduling(budget), first_token_steps=steps.first_token_steps)
+
+
+def _run(steps: StepModel, workload: Workload, most: float, budget: float, points: int = POINTS) -> Curve:
+    return run_curve(steps, lengths_of(workload), _scheduling(steps, budget), most, points=points)
 
 
 def predict_replica(
@@ -95,7 +100,7 @@ def predict_replica(
     max_num_seqs, budget
         The engine's limits: requests and tokens of a step. [request], [token]
     """
-    scheduling = engine_timing(steps.deployment.settings.engine).scheduling(budget)
+    scheduling = _scheduling(steps, budget)
     room = Room(kv_requests=kv_requests(memory, lengths_of(workload), scheduling), max_num_seqs=max_num_seqs)
     curve = _run(steps, workload, most_of(room), budget)
     rows = (curve.rate_per_s, curve.tpot_s, curve.start_s, curve.active)

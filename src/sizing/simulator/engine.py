@@ -8,6 +8,7 @@ need at step ``d`` are ``grow[d mod block]``.
 from sizing.simulator.compiler import compiled, inlined
 from sizing.simulator.layout import (
     ARRIVAL,
+    C_FIRST_TOKEN,
     CHAIN,
     CHUNK_HEAD,
     CHUNK_TAIL,
@@ -15,6 +16,7 @@ from sizing.simulator.layout import (
     CONTEXT,
     DECODE,
     DECODING,
+    DELIVERY,
     DOWN,
     DRAINING,
     END,
@@ -40,6 +42,7 @@ from sizing.simulator.layout import (
     P_BUDGET,
     P_CHAINED,
     P_CLASSES,
+    P_COSTS,
     P_DECODE,
     P_FLEET,
     P_GAPS,
@@ -87,7 +90,7 @@ from sizing.simulator.layout import (
 )
 from sizing.simulator.prefixcache import find, free_on_path, hold, publish, take
 from sizing.simulator.slots import admit, join, part_from, pop_head, queue_front, queue_head, vacate
-from sizing.simulator.stepcost import fixed_ps, knot, step_ps
+from sizing.simulator.stepcost import client_ps, delivery_ps, fixed_ps, knot, step_ps
 
 
 @compiled
@@ -115,14 +118,14 @@ def present(s: Ints, f: Floats, r: int, time: int, change: int) -> None:
 
 
 @compiled
-def spawn(s: Ints, q: SmallRows, t: IntRows, i: int, time: int) -> None:
-    """Put the request that waits for this one's completion into the heap of arrivals."""
+def spawn(s: Ints, q: SmallRows, t: IntRows, f: Floats, i: int, time: int) -> None:
+    """Put the request that waits for this one's answer at the client into the heap of arrivals."""
     j = q[i, THEN]
     if j < 0:
         return
     pause = -2 - t[j, SCHEDULED] if t[j, SCHEDULED] < -1 else 0
     t[j, SCHEDULED] = -1
-    t[j, ARRIVAL] = max(t[j, ARRIVAL], time + pause)
+    t[j, ARRIVAL] = max(t[j, ARRIVAL], time + t[i, DELIVERY] + client_ps(s, f, q[i, PROMPT]) + pause)
     k = s[s[P_FLEET] + HEAP]
     s[s[P_FLEET] + HEAP] = k + 1
     s[s[P_FLEET] + SPAWNED] = 1
@@ -144,7 +147,7 @@ def finish(s: Ints, q: SmallRows, t: IntRows, f: Floats, r: int, i: int, time: i
     t[i, FINISH] = time
     present(s, f, r, time, -1)
     if s[P_CHAINED]:
-        spawn(s, q, t, i, time)
+        spawn(s, q, t, f, i, time)
 
 
 @compiled
@@ -172,10 +175,25 @@ def complete_decodes(s: Ints, w: Small, q: SmallRows, t: IntRows, f: Floats, r: 
 
 
 @compiled
+def next_delivery(s: Ints, w: Small, q: SmallRows, f: Floats, r: int) -> int:
+    """Delivery of the first tokens of this step: by a decode step of all that decode, and of those it began. [ps]"""
+    row, base = FIRST_ROW + r * ROW, r * s[P_ARENA] + s[P_SLOT]
+    n, context = s[row + DECODING], s[row + CONTEXT] + s[row + DECODING]
+    slot = s[row + CHUNK_HEAD]
+    while slot >= 0:
+        i = w[base + slot]
+        n += 1
+        context += q[i, PROMPT] + q[i, GENERATED] + 1
+        slot = w[base + S_NEXT * s[P_MOST_RUNNING] + slot]
+    return delivery_ps(s, f, n, context)
+
+
+@compiled
 def complete_prefills(s: Ints, w: Small, q: SmallRows, t: IntRows, f: Floats, r: int) -> None:
     """Give the sequences whose prefill this step ended their token, and let them decode."""
     row, a, size = FIRST_ROW + r * ROW, r * s[P_ARENA], s[P_MOST_RUNNING]
     base, time = a + s[P_SLOT], s[row + END]
+    delivery = next_delivery(s, w, q, f, r) if f[s[P_COSTS] + C_FIRST_TOKEN] > 0 else 0
     slot = s[row + CHUNK_HEAD]
     s[row + CHUNK_HEAD] = s[row + CHUNK_TAIL] = -1
     while slot >= 0:
@@ -184,7 +202,7 @@ def complete_prefills(s: Ints, w: Small, q: SmallRows, t: IntRows, f: Floats, r:
         tokens = q[i, PROMPT] + q[i, GENERATED]
         q[i, GENERATED] += 1
         if t[i, FIRST] < 0:
-            t[i, FIRST] = time
+            t[i, FIRST], t[i, DELIVERY] = time, delivery
         if q[i, GENERATED] >= q[i, OUTPUT]:
             vacate(s, w, q, r, slot, blocks_for(s, tokens), tokens)
             finish(s, q, t, f, r, i, time)

@@ -8,7 +8,7 @@ whole state of a fleet lives in
 * ``w`` int32, one arena a replica (calendar of finishes, slots, queues, prefix cache), then the facts of
   the prefix tree;
 * ``q`` int32, one row a request: what it is and how far it got;
-* ``t`` int64, one row a request: arrival, first scheduled, first token, finish [ps];
+* ``t`` int64, one row a request: arrival, first scheduled, first token, finish, delivery of the first token [ps];
 * ``f`` float64, the step-time table and the time integrals.
 """
 
@@ -69,7 +69,10 @@ FLEET_ROW = 8
 PROMPT, OUTPUT, CHAIN, SHARED, CLASS, NEXT, GENERATED, PREEMPTED, HIT, REPLICA, DRAW, THEN, ESTIMATE = range(13)
 COLUMNS = 13
 # --- columns of t
-ARRIVAL, SCHEDULED, FIRST, FINISH = range(4)
+ARRIVAL, SCHEDULED, FIRST, FINISH, DELIVERY = range(5)
+TIMES = 5
+# --- numbers at P_COSTS
+C_STEP, C_SEQUENCE, C_PREFILL_STEP, C_PREFILL_SEQUENCE, C_FIRST_TOKEN, C_REQUEST, C_REQUEST_TOKEN = range(7)
 
 NEVER = 1 << 62
 GAP_BINS = 1 << 13

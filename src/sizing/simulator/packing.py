@@ -68,7 +68,9 @@ def pack_steps(steps: StepTable, scheduler: Scheduler, cursor: Cursor) -> tuple[
     beyond = dense > steps.tokens[-1]
     last = (steps.linear_s[-1] - steps.linear_s[-2]) / (steps.tokens[-1] - steps.tokens[-2])
     linear[beyond] = steps.linear_s[-1] + last * (dense[beyond] - steps.tokens[-1])
-    costs = np.array([steps.step_s, steps.sequence_s, steps.prefill_step_s, steps.prefill_sequence_s]) * 1e12
+    seconds = (steps.step_s, steps.sequence_s, steps.prefill_step_s, steps.prefill_sequence_s)
+    costs = np.array([*seconds, 0.0, steps.request_s, steps.request_token_s]) * 1e12
+    costs[at.C_FIRST_TOKEN] = steps.first_token_steps
     parts = {
         "linear": linear * 1e12, "knots": knots, "decode": np.stack([value, slope], axis=2).ravel(),
         "prefill_q": steps.prefill_tokens, "prefill_c": steps.prefill_context,
@@ -84,7 +86,7 @@ def pack_requests(requests: Requests, kept: NDArray[np.int64], draws: at.Small) 
     """Rows of requests ``kept``, in that order."""
     count = len(kept)
     q = np.zeros((count, at.COLUMNS), dtype=np.int32)
-    t = np.full((count, 4), -1, dtype=np.int64)
+    t = np.full((count, at.TIMES), -1, dtype=np.int64)
     q[:, at.PROMPT], q[:, at.OUTPUT] = requests.input_tokens[kept], requests.output_tokens[kept]
     q[:, at.CHAIN] = -1
     if requests.chain is not None and requests.shared_tokens is not None:
@@ -93,7 +95,7 @@ def pack_requests(requests: Requests, kept: NDArray[np.int64], draws: at.Small) 
         q[:, at.CLASS] = requests.priority[kept]
     q[:, at.NEXT] = q[:, at.REPLICA] = q[:, at.THEN] = -1
     q[:, at.DRAW] = draws[kept]
-    t[:, at.ARRIVAL] = to_ps(requests.arrival_s[kept])
+    t[:, at.ARRIVAL], t[:, at.DELIVERY] = to_ps(requests.arrival_s[kept]), 0
     if requests.after is not None and requests.pause_s is not None:
         waits = requests.after[kept] >= 0
         t[waits, at.SCHEDULED] = -2 - to_ps(requests.pause_s[kept][waits])
@@ -198,8 +200,8 @@ def gap_bins() -> at.Floats:
 def unpack(p: Packed, requests: Requests, steps: StepTable) -> Records:
     """Records in the caller's order."""
     count, kept = len(requests), p.order
-    times = np.full((count, 4), -1, dtype=np.int64)
-    times[:, at.ARRIVAL] = to_ps(requests.arrival_s)
+    times = np.full((count, at.TIMES), -1, dtype=np.int64)
+    times[:, at.ARRIVAL], times[:, at.DELIVERY] = to_ps(requests.arrival_s), 0
     times[kept] = p.t
     times[:, at.SCHEDULED] = np.maximum(times[:, at.SCHEDULED], -1)
     facts = np.zeros((count, 3), dtype=np.int32)
@@ -219,6 +221,7 @@ def unpack(p: Packed, requests: Requests, steps: StepTable) -> Records:
         input_tokens=requests.input_tokens, output_tokens=requests.output_tokens, replica=facts[:, 0],
         preempted=facts[:, 1], hit_tokens=facts[:, 2], status=status,
         client_s=np.asarray(steps.request_s + steps.request_token_s * requests.input_tokens, dtype=np.float64),
+        delivery_ps=times[:, at.DELIVERY],
         steps=rows[:, at.STEPS].copy(), busy_s=np.asarray(rows[:, at.WORKING] * PS, dtype=np.float64),
         prefilled_tokens=rows[:, at.PREFILLED].copy(),
         preemptions=rows[:, at.PREEMPTIONS].copy(),

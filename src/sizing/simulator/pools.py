@@ -85,16 +85,24 @@ def replay_pools(
             eventloop.run_events(p.s, p.w, p.q, p.t, p.f, p.e, p.parameters["arrivals"])
         else:
             fleetloop.run(p.s, p.w, p.q, p.t, p.f, p.parameters["arrivals"])
-        records = _joined(requests, first, unpack(p, later, decode.steps), kept)
+        records = _joined(requests, first, unpack(p, later, decode.steps), kept, decode.steps.first_token_steps)
     return records, first
 
 
-def _joined(requests: Requests, first: Records, second: Records, kept: at.Ints) -> Records:
+def _delivery_ps(second: Records, first_token_steps: float) -> at.Ints:
+    """Delivery of first tokens, by the steps that the decode pool made for each request. [ps]"""
+    step_ps = (second.finish_ps - second.arrival_ps) / (second.output_tokens - 1)
+    return np.where(second.done, np.rint(first_token_steps * step_ps), 0).astype(np.int64)
+
+
+def _joined(requests: Requests, first: Records, second: Records, kept: at.Ints, first_token_steps: float) -> Records:
     """Whole requests: scheduled and first token of the prefill pool, the rest of the decode pool."""
     finish, replica, preempted = first.finish_ps.copy(), first.replica.copy(), first.preempted.copy()
     status = first.status.copy()
     finish[kept], replica[kept], status[kept] = second.finish_ps, second.replica, second.status
     preempted[kept] += second.preempted
+    delivery = first.delivery_ps.copy()
+    delivery[kept] = _delivery_ps(second, first_token_steps)
     refused = np.zeros(len(requests), dtype=np.bool_)
     refused[kept] = second.status == REFUSED
     finish[(status == UNFINISHED) | refused] = -1
@@ -102,5 +110,6 @@ def _joined(requests: Requests, first: Records, second: Records, kept: at.Ints) 
         second, arrival_ps=first.arrival_ps, scheduled_ps=first.scheduled_ps, first_token_ps=first.first_token_ps,
         finish_ps=finish, input_tokens=requests.input_tokens, output_tokens=requests.output_tokens, replica=replica,
         preempted=preempted, hit_tokens=first.hit_tokens, status=status, client_s=first.client_s,
+        delivery_ps=delivery,
         end_s=max(first.end_s, second.end_s),
     )  # fmt: skip

@@ -30,6 +30,8 @@ class Records:
         0 done, 1 unfinished at the horizon, 2 refused: longer than the engine can hold.
     client_s
         Time between client and scheduler, part of TTFT and end-to-end latency. [s]
+    delivery_ps
+        Time until a first token that is ready reaches the client; the rest of the answer follows it. [ps]
     steps, busy_s, prefilled_tokens, preemptions, present_request_s, peak_kv_blocks
         Per replica: steps done, time in them, prompt tokens computed, preemptions, time integral of the
         requests present, most KV blocks in use.
@@ -50,6 +52,7 @@ class Records:
     hit_tokens: NDArray[np.int32]
     status: NDArray[np.int8]
     client_s: Floats
+    delivery_ps: NDArray[np.int64]
     steps: NDArray[np.int64]
     busy_s: Floats
     prefilled_tokens: NDArray[np.int64]
@@ -81,7 +84,7 @@ class Records:
     @property
     def ttft_s(self) -> Floats:
         """Time to first token; infinite where there is none. [s]"""
-        first = (self.first_token_ps - self.arrival_ps) * PS + self.client_s
+        first = (self.first_token_ps + self.delivery_ps - self.arrival_ps) * PS + self.client_s
         return np.where(self.first_token_ps >= 0, first, np.inf)
 
     @property
@@ -94,4 +97,5 @@ class Records:
     @property
     def latency_s(self) -> Floats:
         """End-to-end latency; infinite where unfinished. [s]"""
-        return np.where(self.done, (self.finish_ps - self.arrival_ps) * PS + self.client_s, np.inf)
+        whole = (self.finish_ps + self.delivery_ps - self.arrival_ps) * PS + self.client_s
+        return np.where(self.done, whole, np.inf)

@@ -34,6 +34,7 @@ class Sequence:
     scheduled_ps: int = -1
     first_ps: int = -1
     finish_ps: int = -1
+    delivery_ps: int = 0
     replica: int = -1
     estimate: int = 0
     computed: int = 0
@@ -88,6 +89,14 @@ class StepCost:
             total = total + self.prefill(tokens, attention)
             total = total + (costs[2] + costs[3] * sequences)
         return max(1, int(total + 0.5))
+
+    def delivery(self, contexts: list[int]) -> int:
+        """Until a first token is at its client, when sequences of these lengths decode next. [ps]"""
+        return int(self.steps.first_token_steps * self.step(len(contexts), sum(contexts), 0, 0, 0) + 0.5)
+
+    def client(self, prompt: int) -> int:
+        """Between client and scheduler. [ps]"""
+        return int(self.steps.request_s * 1e12 + self.steps.request_token_s * 1e12 * prompt + 0.5)
 
 
 class Replica:
@@ -292,10 +301,11 @@ class Replica:
                 self.leave(sequence)
                 finished.append(sequence)
         ending, self.ending = self.ending, []
+        contexts = [s.computed + 1 for s in self.joined + ending]
         for sequence in ending:
             sequence.generated += 1
             if sequence.first_ps < 0:
-                sequence.first_ps = self.end
+                sequence.first_ps, sequence.delivery_ps = self.end, self.cost.delivery(contexts)
             if sequence.generated == sequence.output:
                 self.leave(sequence)
                 finished.append(sequence)
@@ -418,7 +428,7 @@ class Fleet:
         after = [-1] * len(requests) if requests.after is None else requests.after.tolist()
         self.follower = {a: i for i, a in enumerate(after) if a >= 0}
         pause = np.zeros(len(requests)) if requests.pause_s is None else requests.pause_s
-        self.pause = to_ps(pause).tolist()
+        self.pause, self.cost = to_ps(pause).tolist(), cost
         # By the clock first, then those that wait: that is how ties are broken.
         self.rank = {
             i: k
@@ -466,7 +476,8 @@ class Fleet:
         for s in finished:
             if s.number in self.follower:
                 j = self.follower[s.number]
-                self.arrival_ps[j] = max(self.arrival_ps[j], s.finish_ps + self.pause[j])
+                answered = s.finish_ps + s.delivery_ps + self.cost.client(s.prompt)
+                self.arrival_ps[j] = max(self.arrival_ps[j], answered + self.pause[j])
                 self.arrivals.append((self.arrival_ps[j], self.rank[j], j))
                 spawned = True
         if spawned:

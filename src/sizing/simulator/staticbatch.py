@@ -47,7 +47,7 @@ def replay_static(
         raise InputError("batching: static batches are simulated in open loop and without events only")
     count = len(requests)
     first, finish, scheduled = (np.full(count, -1, dtype=np.int64) for _ in range(3))
-    replica = np.full(count, -1, dtype=np.int32)
+    replica, delivery = np.full(count, -1, dtype=np.int32), np.zeros(count, dtype=np.int64)
     fits = requests.input_tokens + requests.output_tokens <= scheduler.longest_request_tokens
     queue = np.flatnonzero(fits)
     queue = queue[np.argsort(requests.arrival_s[queue], kind="stable")]
@@ -68,6 +68,8 @@ def replay_static(
         scheduled[batch], first[batch], replica[batch] = now, now + int(to_ps(prefill_s)), r
         end = int(first[batch[0]]) + int(to_ps(decode_s.sum()))
         finish[batch] = end
+        if len(decode_s):
+            delivery[batch] = to_ps(steps.first_token_steps * decode_s[0])
         np.add.at(gaps, np.minimum(np.searchsorted(gap_bins(), decode_s), len(gaps) - 1), len(batch))
         done_steps[r] += longest
         busy[r] += (end - now) * PS
@@ -85,7 +87,7 @@ def replay_static(
         input_tokens=requests.input_tokens, output_tokens=requests.output_tokens, replica=replica,
         preempted=np.zeros(count, dtype=np.int32), hit_tokens=np.zeros(count, dtype=np.int32), status=status,
         client_s=np.asarray(steps.request_s + steps.request_token_s * requests.input_tokens, dtype=np.float64),
-        steps=done_steps, busy_s=busy,
+        delivery_ps=delivery, steps=done_steps, busy_s=busy,
         prefilled_tokens=none, preemptions=none, peak_kv_blocks=none,
         present_request_s=np.asarray(
             np.bincount(np.maximum(replica, 0), weights=stayed, minlength=fleet.replicas), dtype=np.float64

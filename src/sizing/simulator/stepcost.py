@@ -6,6 +6,13 @@ so every machine gets the same integers; int64 picoseconds reach 106 days.
 
 from sizing.simulator.compiler import compiled
 from sizing.simulator.layout import (
+    C_FIRST_TOKEN,
+    C_PREFILL_SEQUENCE,
+    C_PREFILL_STEP,
+    C_REQUEST,
+    C_REQUEST_TOKEN,
+    C_SEQUENCE,
+    C_STEP,
     P_COSTS,
     P_DECODE,
     P_KNOT_COUNT,
@@ -37,7 +44,7 @@ def knot(f: Floats, first: int, count: int, at: float) -> int:
 @compiled
 def fixed_ps(s: Ints, f: Floats, n: int) -> float:
     """Time of a decode step apart from attention. [ps]"""
-    return f[s[P_LINEAR] + n] + (f[s[P_COSTS]] + f[s[P_COSTS] + 1] * n)
+    return f[s[P_LINEAR] + n] + (f[s[P_COSTS] + C_STEP] + f[s[P_COSTS] + C_SEQUENCE] * n)
 
 
 @compiled
@@ -71,8 +78,20 @@ def step_ps(s: Ints, f: Floats, n: int, context: int, tokens: int, attention: in
     if tokens == 0:
         total = fixed_ps(s, f, n) + decode_attention_ps(s, f, n, context)
     else:
-        total = f[s[P_LINEAR] + n + tokens] + (f[s[P_COSTS]] + f[s[P_COSTS] + 1] * n)
+        total = f[s[P_LINEAR] + n + tokens] + (f[s[P_COSTS] + C_STEP] + f[s[P_COSTS] + C_SEQUENCE] * n)
         total = total + decode_attention_ps(s, f, n, context)
         total = total + prefill_attention_ps(s, f, tokens, attention)
-        total = total + (f[s[P_COSTS] + 2] + f[s[P_COSTS] + 3] * sequences)
+        total = total + (f[s[P_COSTS] + C_PREFILL_STEP] + f[s[P_COSTS] + C_PREFILL_SEQUENCE] * sequences)
     return max(1, int(total + 0.5))
+
+
+@compiled
+def delivery_ps(s: Ints, f: Floats, n: int, context: int) -> int:
+    """Time until a first token reaches the client, when ``n`` sequences decode next. [ps]"""
+    return int(f[s[P_COSTS] + C_FIRST_TOKEN] * step_ps(s, f, n, context, 0, 0, 0) + 0.5)
+
+
+@compiled
+def client_ps(s: Ints, f: Floats, prompt: int) -> int:
+    """Time between client and scheduler of a request. [ps]"""
+    return int(f[s[P_COSTS] + C_REQUEST] + f[s[P_COSTS] + C_REQUEST_TOKEN] * prompt + 0.5)
