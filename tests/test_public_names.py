@@ -20,7 +20,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 @pytest.mark.parametrize("code", ["import sizing", "import sizing; sizing.plan(gpus=('h100',))"])
 def test_what_stays_out_of_the_way(code: str) -> None:
-    heavy = ("torch", "scipy", "pint", "numba", "pyarrow", "pandas", "yaml", "rich", "pydantic")
+    heavy = ("torch", "scipy", "pint", "llvmlite", "pyarrow", "pandas", "yaml", "rich", "pydantic")
     check = f"{code}; import sys; print([m for m in {heavy!r} if m in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"

@@ -1,5 +1,6 @@
 """Kernels are compiled when first asked for, and kept where it can be written."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,30 +11,78 @@ from sizing.simulator import compiler
 
 
 def test_planning_does_not_load_the_compiler() -> None:
-    code = "import sizing, sizing.planner, sizing.simulator, sys; print('numba' in sys.modules)"
+    code = "import sizing, sizing.planner, sizing.simulator, sys; print('llvmlite' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 
 def test_the_users_own_folder_is_honoured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert compiler.cache_folder() == str(tmp_path)
+    monkeypatch.setenv("SIZING_CACHE_DIR", str(tmp_path / "here"))
+    assert compiler.cache_folder() == tmp_path / "here"
 
 
 def test_a_home_that_cannot_be_written_falls_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.delenv("SIZING_CACHE_DIR", raising=False)
     blocked = tmp_path / "a file"
     blocked.write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked / "below"))
     monkeypatch.setattr(compiler.tempfile, "gettempdir", lambda: str(tmp_path))
     folder = compiler.cache_folder()
-    assert folder.startswith(str(tmp_path))
-    assert Path(folder).is_dir()
+    assert folder is not None
+    assert folder.parent == tmp_path
+    assert folder.is_dir()
 
 
-def test_the_folder_follows_the_source_of_the_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    before = compiler.cache_folder()
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="folders have no owner here")
+def test_a_folder_of_somebody_else_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SIZING_CACHE_DIR", str(tmp_path))
+    mine = os.getuid()
+    monkeypatch.setattr(compiler.os, "getuid", lambda: mine + 1)
+    assert compiler.cache_folder() is None
+
+
+ONE = """
+import numpy as np
+from sizing.simulator import Scheduler, replay
+from sizing.simulator import compiler
+from sizing.steptable import StepTable
+from sizing.workload.requests import Requests
+compile_, compiled = compiler._compile, []
+compiler._compile = lambda *x: compiled.append(1) or compile_(*x)
+one = Requests(arrival_s=np.zeros(1), input_tokens=np.array([100]), output_tokens=np.array([3]))
+print(len(compiled), replay(one, StepTable.affine(step_s=1e-3), Scheduler(kv_tokens=1000)).finish_ps[0], len(compiled))
+"""
+
+
+def answer(folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", ONE], capture_output=True, text=True, check=True,
+        env={**os.environ, "SIZING_CACHE_DIR": str(folder)},
+    )  # fmt: skip
+    return done.stdout.strip()
+
+
+def test_compiled_once_kept_and_compiled_again_when_the_file_is_spoilt(tmp_path: Path) -> None:
+    assert answer(tmp_path) == "0 3000000000 1"
+    assert answer(tmp_path) == "0 3000000000 0"
+    (kept,) = tmp_path.iterdir()
+    kept.write_bytes(kept.read_bytes()[:-100])
+    assert answer(tmp_path) == "0 3000000000 1"
+    assert answer(tmp_path) == "0 3000000000 0"
+
+
+def test_without_any_folder_it_is_compiled_in_memory(tmp_path: Path) -> None:
+    blocked = tmp_path / "a file"
+    blocked.write_text("")
+    assert answer(blocked / "below") == "0 3000000000 1"
+
+
+def test_the_file_follows_the_source_of_the_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from llvmlite import binding
+
+    binding.initialize_native_target()
+    machine = binding.Target.from_default_triple().create_target_machine()
+    monkeypatch.setenv("SIZING_CACHE_DIR", str(tmp_path))
+    before = compiler._kept_as(binding, machine, "sizing.simulator.fleetloop")
     monkeypatch.setattr(compiler, "KERNELS", compiler.KERNELS[:-1])
-    assert compiler.cache_folder() != before
+    assert compiler._kept_as(binding, machine, "sizing.simulator.fleetloop") != before

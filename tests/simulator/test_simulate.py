@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy import special
 
 from sizing.architecture import read_model
 from sizing.calibration import calibration
@@ -28,6 +29,7 @@ from sizing.simulator import (
     sustainable_rate,
     verify,
 )
+from sizing.simulator.estimates import student_t
 from sizing.steptable import StepTable
 from sizing.steptime import step_model, with_engine
 from sizing.workload import Lognormal, Slo, Workload
@@ -102,6 +104,11 @@ def test_same_seed_same_answer_and_intervals_that_cover_the_mean() -> None:
     assert any("warm-up" in note for note in first.notes)
 
 
+@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 7, 19, 24, 99, 1000])
+def test_students_t_is_that_of_scipy(degrees: int) -> None:
+    assert student_t(degrees) == pytest.approx(special.stdtrit(degrees, 0.975), rel=1e-9)
+
+
 def test_refused_and_unfinished_requests_are_misses() -> None:
     long = Requests(
         arrival_s=np.array([0.0, 0.1, 0.2]), input_tokens=np.array([100, 500_000, 100]),
@@ -112,6 +119,15 @@ def test_refused_and_unfinished_requests_are_misses() -> None:
     assert r["unfinished"].value == 1
     assert r.goodput.value == pytest.approx(1 / 3)
     assert r["ttft_p99_s"].value == np.inf
+
+
+def test_a_user_goes_on_after_refused_requests() -> None:
+    long = 500_000
+    loop = closed_loop(1, np.array([long, 100, long, long, 100]), np.full(5, 10))
+    r = replay(loop, STEPS, ENGINE)
+    assert r.status.tolist() == [2, 0, 2, 2, 0]
+    assert r.arrival_ps[1] == 0
+    assert r.arrival_ps[4] == r.finish_ps[1]
 
 
 def test_closed_loop_keeps_its_users() -> None:

@@ -1,18 +1,29 @@
-"""How kernels are compiled: numba, once per version of their source, kept in a folder that can be written."""
+"""How kernels are compiled: by LLVM, all at once, kept as machine code in a folder that can be written."""
 
+import ctypes
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar, cast, get_args, get_origin
+from typing import Any, TypeVar
 
-import numba
+import numpy as np
 
-KERNELS = ("compiler", "layout", "stepcost", "prefixcache", "slots", "engine", "fleetloop", "eventloop")
+from sizing.simulator.translate import array_of, module_text, parameters
+
+KERNELS = (
+    "translate", "compiler", "layout", "stepcost", "prefixcache", "slots", "engine", "fleetloop", "eventloop",
+)  # fmt: skip
+"""Modules that the machine code depends on."""
+SPEED = 2
+"""How hard LLVM tries, 0 to 3; 3 takes a third longer and its loops are no faster. [1]"""
+DIGEST_BYTES = 32
+FOREIGN = {"memset", "memcpy", "memmove"}
+"""Functions that LLVM may call without being asked to."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -26,123 +37,139 @@ def _user_cache() -> Path:
     return home / "Library" / "Caches" if sys.platform == "darwin" else home / ".cache"
 
 
-def _writable(folder: Path) -> bool:
+def _ours(folder: Path) -> bool:
+    """Whether a folder can be written and nobody else owns it: what lies in it is run."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryFile(dir=folder):
-            return True
+            return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
     except OSError:
         return False
 
 
-def _source_digest() -> str:
-    """Digest of every kernel's source: numba itself does not see edits to callees in other files."""
-    digest = sha256()
-    for name in KERNELS:
-        digest.update((Path(__file__).parent / f"{name}.py").read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def cache_folder() -> str:
-    """Folder of compiled kernels: ``NUMBA_CACHE_DIR``, else the user's cache, else a temporary one."""
-    if os.environ.get("NUMBA_CACHE_DIR"):
-        return os.environ["NUMBA_CACHE_DIR"]
+def cache_folder() -> Path | None:
+    """Folder of compiled kernels: ``SIZING_CACHE_DIR``, else the user's cache, else a temporary one; None: nowhere."""
+    if named := os.environ.get("SIZING_CACHE_DIR"):
+        return Path(named) if _ours(Path(named)) else None
+    temporary = Path(tempfile.gettempdir()) / f"sizing-kernels-{os.getuid() if hasattr(os, 'getuid') else 0}"
     try:
-        base = _user_cache() / "sizing"
+        choices = (_user_cache() / "sizing" / "kernels", temporary)
     except RuntimeError:  # a user without a home
-        base = Path(tempfile.gettempdir()) / "sizing"
-    folder = base / "kernels" / _source_digest()
-    if not _writable(folder):
-        folder = Path(tempfile.gettempdir()) / f"sizing-kernels-{os.getuid() if hasattr(os, 'getuid') else 0}"
-        folder = folder / _source_digest()
-        if not _writable(folder):
-            return ""
-    return str(folder)
-
-
-_FOLDER = cache_folder()
-
-
-def _compiled_type(hint: Any) -> str:
-    """The compiled type of an annotation."""
-    if hint is None or hint is type(None):
-        return "void"
-    if get_origin(hint) is tuple:
-        return f"Tuple(({', '.join(_compiled_type(item) for item in get_args(hint))}))"
-    for item in getattr(hint, "__metadata__", ()):
-        return str(item)
-    return {int: "int64", float: "float64", bool: "boolean"}[hint]
-
-
-_waiting: list[tuple[Any, str]] = []  # kernels that are declared and not yet compiled
-
-
-@contextmanager
-def _settings() -> Iterator[None]:
-    """Numba's settings while a kernel is declared or compiled: cache folder, no search for vector loops."""
-    ours = {"CACHE_DIR": _FOLDER, "LOOP_VECTORIZE": 0, "SLP_VECTORIZE": 0}
-    before = {name: getattr(numba.config, name) for name in ours}
-    try:
-        for name, value in ours.items():
-            setattr(numba.config, name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(numba.config, name, value)
-
-
-def _declare(function: Function, entry: bool) -> tuple[Any, str]:
-    """A kernel that is not compiled yet, and the signature it is annotated with."""
-    hints = dict(function.__annotations__)
-    result = _compiled_type(hints.pop("return"))
-    signature = f"{result}({', '.join(_compiled_type(hint) for hint in hints.values())})"
-    with _settings():
-        decorate = numba.njit(
-            cache=bool(_FOLDER), nogil=True, error_model="numpy", _nrt=False,
-            no_cpython_wrapper=not entry, no_cfunc_wrapper=True,
-        )  # fmt: skip
-        return decorate(function), signature
-
-
-def _compile(kernel: Any, signature: str) -> None:
-    with _settings():
-        kernel.compile(signature)
-    kernel.disable_compile()
+        choices = (temporary, temporary)
+    return next((folder for folder in choices if _ours(folder)), None)
 
 
 def compiled(function: Function) -> Function:
-    """Declare a kernel that other kernels call, for the types it is annotated with."""
-    kernel, signature = _declare(function, entry=False)
-    _waiting.append((kernel, signature))
-    return cast(Function, kernel)
+    """Mark a kernel that other kernels call."""
+    return function
 
 
-def entry(function: Function) -> Function:
-    """Compile a kernel that Python calls, and all that it calls; or load it, once that has been done."""
-    kernel, signature = _declare(function, entry=True)
-    mark = _mark(function.__name__)
-    if mark is None or not mark.exists():
-        for inner, types in _waiting:
-            _compile(inner, types)
-        _waiting.clear()
-    _compile(kernel, signature)
-    if mark is not None:
+class Entry:
+    """A kernel that Python calls. It is compiled, or loaded, with its module's other entries at the first call."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self.function = function
+        self.hints = list(parameters(function).values())
+        self.native: Any = None
+        _entries.setdefault(function.__module__, []).append(self)
+
+    def __call__(self, *arguments: Any) -> None:
+        """Run it on packed arrays and whole numbers."""
+        if self.native is None:
+            _link(_entries[self.function.__module__])
+        self.native(*(_passed(given, hint) for given, hint in zip(arguments, self.hints, strict=True)))
+
+
+_entries: dict[str, list[Entry]] = {}
+_loaded: list[Any] = []  # machine code lives as long as its engine
+
+
+def entry(function: Callable[..., None]) -> Entry:
+    """A kernel that Python calls; it returns nothing."""
+    return Entry(function)
+
+
+def _passed(given: Any, hint: Any) -> Any:
+    """An argument as machine code takes it: arrays by address, after a look at their type and order."""
+    array = array_of(hint)
+    if array is None:
+        return int(given)
+    shape = (array.columns,) if array.columns else ()
+    if given.dtype != np.dtype(array.item) or given.shape[1:] != shape or not given.flags.c_contiguous:
+        raise TypeError(f"{given.dtype}{given.shape} is not an array of {array.item} with rows of {array.columns}")
+    return given.ctypes.data
+
+
+def _link(entries: list[Entry]) -> None:
+    """Make entries callable."""
+    llvm = import_module("llvmlite.binding")
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=_features(llvm), opt=SPEED, jit=True
+    )
+    code = _machine_code(llvm, machine, entries)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _loaded.append(engine)
+    for one in entries:
+        kinds = [ctypes.c_int64 if array_of(hint) is None else ctypes.c_void_p for hint in one.hints]
+        one.native = ctypes.CFUNCTYPE(None, *kinds)(engine.get_function_address(one.function.__name__))
+
+
+def _features(llvm: Any) -> str:
+    try:
+        return str(llvm.get_host_cpu_features().flatten())
+    except RuntimeError:  # not known on every platform
+        return ""
+
+
+def _machine_code(llvm: Any, machine: Any, entries: list[Entry]) -> bytes:
+    """Object file of entries: kept from an earlier run, or compiled now and kept."""
+    kept = _kept_as(llvm, machine, entries[0].function.__module__)
+    if kept is not None:
         with suppress(OSError):
-            mark.touch()
-    return cast(Function, kernel)
+            found = kept.read_bytes()
+            if sha256(found[DIGEST_BYTES:]).digest() == found[:DIGEST_BYTES]:
+                return found[DIGEST_BYTES:]
+    code = _compile(llvm, machine, module_text(one.function for one in entries))
+    if kept is not None:
+        with suppress(OSError):
+            _keep(kept, sha256(code).digest() + code)
+    return code
 
 
-def _mark(name: str) -> Path | None:
-    """File that says that an entry has been compiled here, by this numba for this processor."""
-    if not _FOLDER:
+def _kept_as(llvm: Any, machine: Any, module: str) -> Path | None:
+    """File of a module's machine code, by all that it depends on."""
+    folder = cache_folder()
+    if folder is None:
         return None
-    processor = import_module("llvmlite.binding").get_host_cpu_name()
-    return Path(_FOLDER) / f"{name}-{_source_digest()}-{numba.__version__}-{processor}"
+    digest = sha256(repr((
+        llvm.llvm_version_info, SPEED, machine.triple, llvm.get_host_cpu_name(), _features(llvm),
+    )).encode())  # fmt: skip
+    for name in KERNELS:
+        digest.update((Path(__file__).parent / f"{name}.py").read_bytes())
+    return folder / f"{module.rpartition('.')[2]}-{digest.hexdigest()[:24]}.o"
 
 
-def inlined(function: Function) -> Function:
-    """Paste a function into the kernels that call it.
+def _keep(file: Path, content: bytes) -> None:
+    """Write a file whole: who reads it meanwhile sees all of it or nothing."""
+    handle, name = tempfile.mkstemp(dir=file.parent)
+    with os.fdopen(handle, "wb") as opened:
+        opened.write(content)
+    Path(name).replace(file)
 
-    A kernel is compiled together with all that it calls, so each level of calls costs compile time again.
-    """
-    return cast(Function, numba.njit(inline="always")(function))
+
+def _compile(llvm: Any, machine: Any, text: str) -> bytes:
+    """Machine code of a module."""
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=SPEED)
+    options.loop_vectorization = options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    unknown = {f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")} - FOREIGN
+    if unknown:
+        raise NotImplementedError(f"kernels call what is not theirs: {', '.join(sorted(unknown))}")
+    return bytes(machine.emit_object(module))

@@ -5,7 +5,7 @@ prefill ends, and a step costs the same however many sequences decode. The KV bl
 need at step ``d`` are ``grow[d mod block]``.
 """
 
-from sizing.simulator.compiler import compiled, inlined
+from sizing.simulator.compiler import compiled
 from sizing.simulator.layout import (
     ARRIVAL,
     C_FIRST_TOKEN,
@@ -456,7 +456,7 @@ def run_decodes(s: Ints, w: Small, f: Floats, r: int, limit: int) -> None:
     s[row + PEAK_USED] = max(s[row + PEAK_USED], s[P_BLOCKS] - s[row + FREE])
 
 
-@inlined
+@compiled
 def advance(s: Ints, w: Small, q: SmallRows, t: IntRows, f: Floats, r: int, limit: int) -> None:
     """Take a replica through every step that ends before ``limit``."""
     row = FIRST_ROW + r * ROW

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,11 +95,30 @@ def check_laws(records: Records, kv_blocks: int, everywhere_up: bool) -> None:
         )
 
 
-def student_t(degrees: int) -> float:
-    """The 97.5 % quantile of Student's t."""
-    from scipy.special import stdtrit
+def within_t(angle: float, degrees: int) -> float:
+    """Probability that Student's t lies within ``tan(angle) sqrt(degrees)`` of 0.
 
-    return float(stdtrit(degrees, 0.975))
+    A finite sum for whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+    """
+    odd = degrees % 2
+    term = math.cos(angle) if odd else 1.0
+    total = term if degrees > 1 else 0.0
+    for k in range(2 + odd, degrees - 1, 2):
+        term *= math.cos(angle) ** 2 * (k - 1) / k
+        total += term
+    return (angle + math.sin(angle) * total) * 2 / math.pi if odd else math.sin(angle) * total
+
+
+@lru_cache(maxsize=64)
+def student_t(degrees: int) -> float:
+    """The 97.5 % quantile of Student's t, by bisection; loading scipy for it would take longer than the rest."""
+    low, high = 0.0, math.pi / 2
+    while high - low > 1e-15 * high:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if within_t(middle, degrees) < 0.95 else (low, middle)
+    return math.tan(high) * math.sqrt(degrees)
 
 
 def interval(values: Sequence[float], middle: float | None = None) -> Estimate:

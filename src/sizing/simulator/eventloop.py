@@ -55,6 +55,7 @@ from sizing.simulator.layout import (
     STICKY,
     UP,
     WORKING,
+    EventRows,
     Floats,
     IntRows,
     Ints,
@@ -199,7 +200,7 @@ def next_arrival(s: Ints, t: IntRows, until: int) -> tuple[int, int, bool]:
 
 
 @entry
-def run_events(s: Ints, w: Small, q: SmallRows, t: IntRows, f: Floats, e: IntRows, until: int) -> None:
+def run_events(s: Ints, w: Small, q: SmallRows, t: IntRows, f: Floats, e: EventRows, until: int) -> None:
     """Take in the arrivals up to number ``until``; after the last one run to the horizon."""
     row = s[P_FLEET]
     last = until >= s[P_ARRIVALS]

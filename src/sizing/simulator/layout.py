@@ -12,17 +12,11 @@ whole state of a fleet lives in
 * ``f`` float64, the step-time table and the time integrals.
 """
 
+from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-
-# Arrays of the kernels, each with its compiled type.
-Ints: TypeAlias = Annotated[NDArray[np.int64], "int64[::1]"]
-Small: TypeAlias = Annotated[NDArray[np.int32], "int32[::1]"]
-Floats: TypeAlias = Annotated[NDArray[np.float64], "float64[::1]"]
-SmallRows: TypeAlias = Annotated[NDArray[np.int32], "int32[:, ::1]"]
-IntRows: TypeAlias = Annotated[NDArray[np.int64], "int64[:, ::1]"]
 
 # --- scalars of a replica (row of s)
 END = 0  # end of the step in flight [ps]
@@ -71,6 +65,23 @@ COLUMNS = 13
 # --- columns of t
 ARRIVAL, SCHEDULED, FIRST, FINISH, DELIVERY = range(5)
 TIMES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A packed array as kernels know it: type of its items, and items of a row (0: no rows)."""
+
+    item: str
+    columns: int = 0
+
+
+Ints: TypeAlias = Annotated[NDArray[np.int64], Array("int64")]
+Small: TypeAlias = Annotated[NDArray[np.int32], Array("int32")]
+Floats: TypeAlias = Annotated[NDArray[np.float64], Array("float64")]
+SmallRows: TypeAlias = Annotated[NDArray[np.int32], Array("int32", COLUMNS)]
+IntRows: TypeAlias = Annotated[NDArray[np.int64], Array("int64", TIMES)]
+EventRows: TypeAlias = Annotated[NDArray[np.int64], Array("int64", 3)]
+
 # --- numbers at P_COSTS
 C_STEP, C_SEQUENCE, C_PREFILL_STEP, C_PREFILL_SEQUENCE, C_FIRST_TOKEN, C_REQUEST, C_REQUEST_TOKEN = range(7)
 

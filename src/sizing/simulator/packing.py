@@ -32,8 +32,9 @@ class Packed:
 
 def to_ps(seconds: Any) -> at.Ints:
     """Seconds as whole picoseconds."""
-    result: at.Ints = np.rint(np.asarray(seconds, dtype=np.float64) * 1e12).astype(np.int64)
-    return result
+    whole = np.asarray(np.asarray(seconds, dtype=np.float64) * 1e12)
+    np.rint(whole, out=whole)
+    return whole.astype(np.int64)
 
 
 class Cursor:
@@ -82,9 +83,15 @@ def pack_steps(steps: StepTable, scheduler: Scheduler, cursor: Cursor) -> tuple[
     return places, np.concatenate(list(parts.values())).astype(np.float64)
 
 
-def pack_requests(requests: Requests, kept: NDArray[np.int64], draws: at.Small) -> tuple[at.SmallRows, at.IntRows]:
-    """Rows of requests ``kept``, in that order."""
-    count = len(kept)
+def _rows(order: NDArray[np.int64], count: int) -> Any:
+    """An index of the requests that are kept; one that copies nothing where it is all of them in their order."""
+    same = len(order) == count and np.all(order[1:] > order[:-1])
+    return slice(None) if same else order
+
+
+def pack_requests(requests: Requests, order: NDArray[np.int64], draws: at.Small) -> tuple[at.SmallRows, at.IntRows]:
+    """Rows of the requests that are kept, in that order."""
+    count, kept = len(order), _rows(order, len(requests))
     q = np.zeros((count, at.COLUMNS), dtype=np.int32)
     t = np.full((count, at.TIMES), -1, dtype=np.int64)
     q[:, at.PROMPT], q[:, at.OUTPUT] = requests.input_tokens[kept], requests.output_tokens[kept]
@@ -105,14 +112,24 @@ def pack_requests(requests: Requests, kept: NDArray[np.int64], draws: at.Small) 
 def links(requests: Requests, refused: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Whom each request waits for once refused ones are skipped, and the order: by the clock, then the others."""
     count = len(requests)
-    after = np.full(count, -1) if requests.after is None else np.array(requests.after, dtype=np.int64)
+    if requests.after is None:
+        clock = np.flatnonzero(~refused)
+        arrival = requests.arrival_s if len(clock) == count else requests.arrival_s[clock]
+        if np.any(arrival[1:] < arrival[:-1]):
+            clock = clock[np.argsort(arrival, kind="stable")]
+        return np.broadcast_to(np.int64(-1), count), clock
+    after = np.array(requests.after, dtype=np.int64)
     if np.any(after >= np.arange(count)) or np.any(after < -1):
         raise InputError("after: a request can only wait for one before it")
     waits = after >= 0
     if len(np.unique(after[waits])) != np.count_nonzero(waits):
         raise InputError("after: only one request can wait for a completion")
-    for i in np.flatnonzero(refused):
-        after[after == i] = after[i]
+    follower = np.full(count, -1)
+    follower[after[waits]] = np.flatnonzero(waits)
+    for i in np.flatnonzero(refused & (follower >= 0)):
+        after[follower[i]] = after[i]
+        if after[i] >= 0:
+            follower[after[i]] = follower[i]
     clock = np.flatnonzero((after < 0) & ~refused)
     clock = clock[np.argsort(requests.arrival_s[clock], kind="stable")]
     return after, np.concatenate([clock, np.flatnonzero((after >= 0) & ~refused)])
@@ -199,11 +216,13 @@ def gap_bins() -> at.Floats:
 
 def unpack(p: Packed, requests: Requests, steps: StepTable) -> Records:
     """Records in the caller's order."""
-    count, kept = len(requests), p.order
-    times = np.full((count, at.TIMES), -1, dtype=np.int64)
-    times[:, at.ARRIVAL], times[:, at.DELIVERY] = to_ps(requests.arrival_s), 0
-    times[kept] = p.t
-    times[:, at.SCHEDULED] = np.maximum(times[:, at.SCHEDULED], -1)
+    count, kept = len(requests), _rows(p.order, len(requests))
+    times = p.t
+    if not isinstance(kept, slice):
+        times = np.full((count, at.TIMES), -1, dtype=np.int64)
+        times[:, at.ARRIVAL], times[:, at.DELIVERY] = to_ps(requests.arrival_s), 0
+        times[kept] = p.t
+    np.maximum(times[:, at.SCHEDULED], -1, out=times[:, at.SCHEDULED])
     facts = np.zeros((count, 3), dtype=np.int32)
     facts[:, 0] = -1
     facts[kept] = p.q[:, [at.REPLICA, at.PREEMPTED, at.HIT]]

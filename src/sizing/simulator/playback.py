@@ -11,6 +11,7 @@ from sizing.steptable import StepTable
 from sizing.workload.requests import Requests
 
 PIECES = 64
+"""Parts that progress is told in. [1]"""
 
 
 def replay(
@@ -49,7 +50,8 @@ def replay(
     eventful = p.parameters["chained"] or p.parameters["events"] or fleet.down_at_start
     if eventful:
         from sizing.simulator import eventloop
-    for until in np.linspace(0, arrivals, PIECES + 1).astype(np.int64)[1:]:
+    pieces = PIECES if progress is not None else 1
+    for until in np.linspace(0, arrivals, pieces + 1).astype(np.int64)[1:]:
         if eventful:
             eventloop.run_events(p.s, p.w, p.q, p.t, p.f, p.e, int(until))
         else:

@@ -1,0 +1,109 @@
+"""Machine code does what Python does with the same kernels."""
+
+import numpy as np
+import pytest
+from tests.simulator.cases import case
+
+from sizing.simulator import eventloop, fleetloop
+from sizing.simulator.compiler import compiled, entry
+from sizing.simulator.layout import Floats, IntRows, Ints, Small
+from sizing.simulator.packing import pack
+from sizing.simulator.translate import module_text
+
+BIG = 1 << 40
+
+
+@compiled
+def two(a: int, b: float, often: bool) -> tuple[int, float, bool]:
+    """Several values."""
+    return (a if often else -a), b / 3, not often
+
+
+@compiled
+def first_multiple(low: int, of: int) -> int:
+    """Return out of a loop."""
+    while True:
+        if low % of == 0:
+            return low
+        low += 1
+
+
+@entry
+def arithmetic(s: Ints, w: Small, f: Floats, t: IntRows, a: int, b: int) -> None:
+    """All that kernels may use."""
+    s[0] = a // b
+    s[1] = a % b
+    s[2], s[3] = min(a, b, 3), max(a, b, -3)
+    s[4] = s[5] = a & 6
+    w[0] = a
+    s[6] = int(w[0]) - BIG
+    f[0] = a / 7 + b * 0.1
+    s[7] = int(f[0] * 3)
+    s[8], f[1], odd = two(a, 1, a > b)
+    s[9] = 1 if (odd and s[0] > -9) or b == 2 else 0
+    total, k = 0.0, 0
+    for k in range(9, a, -2):
+        if k == 3:
+            continue
+        if k < -5:
+            break
+        total += 1.5 * k
+    f[2] = total
+    s[10] = first_multiple(a * a, 7) + two(a, 0.5, True)[0]
+    while s[11] < 5 and not (b < 0 and s[11] > 2):
+        s[11] += 1
+        t[s[11], 1], t[s[11], 4] = s[11] + k, -s[11]
+
+
+@pytest.mark.parametrize("a", [-17, -6, -1, 0, 2, 6, 40])
+@pytest.mark.parametrize("b", [-5, -2, 2, 7])
+def test_arithmetic_is_that_of_python(a: int, b: int) -> None:
+    def arrays() -> list[np.ndarray]:
+        return [np.zeros(12, np.int64), np.zeros(2, np.int32), np.zeros(3), np.zeros((6, 5), np.int64)]
+
+    ours, python = arrays(), arrays()
+    arithmetic(*ours, a, b)
+    arithmetic.function(*python, a, b)
+    for x, y in zip(ours, python, strict=True):
+        assert x.tolist() == y.tolist()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_kernels_run_by_python_give_the_same_arrays(seed: int) -> None:
+    arguments = case(seed, count=25)
+    horizon = arguments.pop("horizon_s")
+    names = ("requests", "steps", "scheduler", "fleet")
+    found = []
+    for machine in (True, False):
+        p = pack(*(arguments[name] for name in names), seed=seed, horizon_s=horizon)
+        run = eventloop.run_events if p.parameters["chained"] or p.parameters["events"] else fleetloop.run
+        more = (p.e,) if run is eventloop.run_events else ()
+        begin, go = (fleetloop.initialise, run) if machine else (fleetloop.initialise.function, run.function)
+        begin(p.s, p.w)
+        go(p.s, p.w, p.q, p.t, p.f, *more, p.parameters["arrivals"])
+        found.append(p)
+    for name in "swqtf":
+        assert np.array_equal(getattr(found[0], name), getattr(found[1], name)), name
+
+
+def with_a_list(s: Ints) -> None:
+    """Not a kernel."""
+    s[0] = len([1, 2])
+
+
+def whole_from_float(s: Ints) -> None:
+    """Not a kernel either: a float is not cut off by chance."""
+    s[0] = s[1] / 2
+
+
+def test_what_is_not_for_a_kernel_is_refused_with_its_line() -> None:
+    with pytest.raises(NotImplementedError, match=r"with_a_list, line \d+: "):
+        module_text([with_a_list])
+    with pytest.raises(NotImplementedError, match="whole_from_float: double where i64 is needed"):
+        module_text([whole_from_float])
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(12, np.int32), np.zeros((6, 2), np.int64), np.zeros(24, np.int64)[::2]])
+def test_arrays_of_another_type_or_order_are_refused(wrong: np.ndarray) -> None:
+    with pytest.raises(TypeError, match="is not an array of int64"):
+        fleetloop.initialise(wrong, np.zeros(2, np.int32))
