@@ -7,15 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sizing
 from sizing.benchmarks.point import BenchPoint, Latency, Load
 from sizing.benchmarks.reading import read_benchmark
 from sizing.calibration import Calibration, calibration
 from sizing.catalog import gpu
+from sizing.engines.timing import engine_timing
 from sizing.errors import InputError
 from sizing.fitting.bench import explain, fit_bench
+from sizing.fitting.bench_file import bench_text
 from sizing.fitting.discrepancy import discrepancy
-from sizing.fitting.held_out import Group, by_engine, grouped, held_out, split
+from sizing.fitting.held_out import BEYOND, Group, by_engine, grouped, held_out, left_out, split
 from sizing.fitting.report import held_out_report
+from sizing.steptime import with_engine
 from sizing.validation.bench import Prediction
 
 WEIGHT_BYTES, KV_BYTES, BANDWIDTH = 16e9, 147456.0, 3.35e12
@@ -33,7 +37,8 @@ def engine(points: Sequence[BenchPoint], constants: Calibration) -> list[Predict
         step = own.step_s + own.sequence_s * batch + memory
         prefill = own.prefill_step_s + own.compute_scale * float(point.input_tokens or 0) * FLOPS_PER_TOKEN / FLOPS
         share = batch * prefill / (float(point.output_tokens or 1) * step)
-        found.append(Prediction(tpot_s=step * (1 + share), ttft_s=own.first_token_s + prefill + step))
+        late = own.first_token_s + own.first_token_steps * step
+        found.append(Prediction(tpot_s=step * (1 + share), ttft_s=own.start_scale * (prefill + step) + late))
     return found
 
 
@@ -131,7 +136,8 @@ def test_the_constant_that_is_off_explains_best(shipped: Calibration) -> None:
     assert found[0].constant.name == "sequence_s"
     assert found[0].constant.after == pytest.approx(2e-4, rel=0.1)
     assert found[0].error_after < 0.05 < found[0].error_before
-    used = {"step_s", "sequence_s", "prefill_step_s", "first_token_s", "memory_scale", "compute_scale"}
+    used = {"step_s", "sequence_s", "prefill_step_s", "first_token_s", "first_token_steps", "start_scale",
+            "memory_scale", "compute_scale"}  # fmt: skip
     assert {one.constant.name for one in found} == used  # what this engine's times do not depend on is left out
 
 
@@ -171,6 +177,66 @@ def test_the_remainder_is_met_where_measured_and_fades_far_away(shipped: Calibra
     assert shown[0].tpot_s == pytest.approx(float(near.tpot_s or 0), rel=1e-3)
 
 
+def test_a_late_first_token_is_told_from_slow_steps(shipped: Calibration) -> None:
+    """TTFT alone is late, by decode steps: the time per token must not be asked to explain it."""
+    truth = shipped.with_constants("engine", first_token_steps=10.0)
+    fit = fit_bench(measured(truth, [1, 2, 4, 8, 16, 32, 64, 128]), engine, shipped)
+    own, spread = fit.calibration.engine_time, {c.name: c.spread for c in fit.constants}
+    assert own.first_token_steps == pytest.approx(10.0, abs=2.0 * spread["first_token_steps"])
+    assert own.step_s < 1e-4
+    assert own.memory_scale == pytest.approx(1.0, abs=0.05)
+
+
+def test_lowest_concurrencies_fitted_and_the_others_extrapolated_to(shipped: Calibration) -> None:
+    truth = shipped.with_constants("engine", step_s=2e-3, sequence_s=8e-5, first_token_steps=6.0)
+    group = Group(name="made", points=tuple(measured(truth, [1, 4, 16, 64, 256])))
+    inside, outside = split(group, 3, lowest=True)
+    assert [p.load.concurrency for p in (*inside, *outside)] == [1, 4, 16, 64, 256]
+    (result,) = held_out([group], lambda _: (engine, shipped), fitted=3, lowest=True)
+    for metric in ("tpot_s", "ttft_s"):
+        assert len(result.fitted_constants[metric]) == 2
+        assert max(result.fitted_constants[metric]) < 0.5 * min(result.shipped[metric])
+
+
+def test_every_load_is_left_out_once(shipped: Calibration) -> None:
+    truth = shipped.with_constants("engine", step_s=2e-3, first_token_s=0.05)
+    points = measured(truth, [1, 2, 4, 8, 16, 32, 64], noise=0.01)
+    checked = left_out(points, engine, shipped)
+    assert checked is not None
+    assert {metric: len(errors) for metric, errors in checked.fitted.items()} == {"tpot_s": 7, "ttft_s": 7}
+    assert np.median(checked.fitted["tpot_s"]) < 0.1 * np.median(checked.shipped["tpot_s"])
+    # One run cannot say how it goes on at loads it did not have, however well its own points agree.
+    assert checked.residuals() == {"tpot": BEYOND["tpot_s"], "ttft": BEYOND["ttft_s"]}
+    assert left_out(points[:2], engine, shipped) is None
+
+
+def test_a_run_that_no_constant_explains_keeps_a_wide_interval(shipped: Calibration) -> None:
+    points = measured(shipped, [1, 2, 4, 8, 16, 32, 64])
+    wild = [
+        dataclasses.replace(p, ttft=Latency(mean_s=float(p.ttft_s or 0) * (3.0 if n % 2 else 1 / 3)))
+        for n, p in enumerate(points)
+    ]
+    checked = left_out(wild, engine, shipped)
+    assert checked is not None
+    assert checked.residuals()["ttft"] > 2.0 * BEYOND["ttft_s"]
+
+
+def test_a_plan_takes_the_interval_of_the_users_run(shipped: Calibration, tmp_path: Path) -> None:
+    first = calibration("measured", gpu("h100"), "vllm")
+    fit = fit_bench(measured(shipped, [1, 8, 64]), engine, with_engine(first, engine_timing("vllm")))
+    files = {}
+    for name, ttft in (("narrow", 0.3), ("wide", 0.9)):
+        files[name] = tmp_path / f"{name}.toml"
+        files[name].write_text(bench_text(fit, "h100-sxm", "vllm", residuals={"tpot": 0.2, "ttft": ttft}))
+        assert calibration(files[name], gpu("h100"), "vllm").evidence["engine"].residuals["ttft"] == ttft
+    wide = {}
+    for name, path in files.items():
+        answer = sizing.plan("Qwen/Qwen3-8B", gpus=("h100",), calibration=str(path))
+        span = answer.require().interval
+        wide[name] = np.log(span.ttft_high_s / span.ttft_low_s)
+    assert wide["wide"] > 2.0 * wide["narrow"]
+
+
 @pytest.mark.slow
 def test_public_runs_held_out(shared: Path) -> None:
     """The figure: held-out concurrencies at half the error of the shipped constants, on public runs."""
@@ -180,4 +246,5 @@ def test_public_runs_held_out(shared: Path) -> None:
     assert whole["tpot_s"]["points"] > 30
     assert whole["tpot_s"]["fitted_over_shipped"] < 0.5
     assert whole["tpot_s"]["with_remainder_over_shipped"] < 0.5
+    assert whole["ttft_s"]["fitted_over_shipped"] < 0.5
     assert whole["ttft_s"]["with_remainder_over_shipped"] < 0.5

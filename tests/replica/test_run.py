@@ -1,7 +1,5 @@
 """Runs: Little's law, closed against open loops, waves, KV room, overload, error bars."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -107,7 +105,8 @@ def test_offline_run_is_the_largest_closed_loop(steps, how):
 
 def test_waves_of_an_engine_that_prefills_first(steps):
     # All prompts of a wave, then all decode: cycle = n full steps + (O - 1) decode steps.
-    how = replace(engine_timing("sglang").scheduling(8192), first_token_steps=0.0)
+    how = engine_timing("sglang").scheduling(8192)
+    steps = steps.with_calibration(steps.calibration.with_constants("engine", first_token_steps=0.0))
     fixed = Lengths(input_tokens=2048, output_tokens=129)
     run = predict_run(steps, WIDE, ClosedLoop(users=32), fixed, how)
     full_s = float(steps.prefill_s(2048, 0, 4))

@@ -91,7 +91,7 @@ def test_light_load_has_the_ttft_of_the_closed_form(engine: str) -> None:
     assert claimed.ttft_s.value - 0.6 * claimed.tpot_s.value < found["ttft_mean_s"].value < claimed.ttft_s.value
     assert found["tpot_mean_s"].value == pytest.approx(claimed.tpot_s.value, rel=0.01)
     delivered = found.records[0].delivery_ps.mean() * 1e-12
-    assert delivered == pytest.approx(scheduling.first_token_steps * claimed.tpot_s.value, rel=0.02)
+    assert delivered == pytest.approx(steps.engine.first_token_steps * claimed.tpot_s.value, rel=0.02)
 
 
 def test_same_seed_same_answer_and_intervals_that_cover_the_mean() -> None:

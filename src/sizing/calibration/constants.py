@@ -48,6 +48,8 @@ BOUNDS: Mapping[str, Bound] = {
     "prefill_step_s": Bound(0.0, 0.5, "s", "more, in a step that prefills"),
     "prefill_token_s": Bound(0.0, 1e-3, "s", "per prompt token"),
     "first_token_s": Bound(0.0, 5.0, "s", "once per request, outside the steps"),
+    "first_token_steps": Bound(0.0, 200.0, "1", "decode steps until a first token that is ready reaches the client"),
+    "start_scale": Bound(0.05, 20.0, "1", "on the time that a prompt waits and is computed before its first token"),
     "memory_scale": Bound(0.2, 2.0, "1", "on the time of the memory-bound kernels"),
     "compute_scale": Bound(0.2, 2.0, "1", "on the time of the compute-bound kernels"),
     "fixed_scale": Bound(0.0, 2.0, "1", "on the fixed time of every kernel (graphs overlap what a lone call pays)"),
@@ -143,13 +145,18 @@ class Elementwise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineTime:
-    """The engine's own time; at most ten numbers an engine and GPU."""
+    """The engine's own time; at most ten numbers of it are fitted for an engine.
+
+    ``start_scale`` is 1 in what ships: only a user's own load test moves it.
+    """
 
     step_s: Value = 0.0
     sequence_s: Value = 0.0
     prefill_step_s: Value = 0.0
     prefill_token_s: Value = 0.0
     first_token_s: Value = 0.0
+    first_token_steps: Value = 0.0
+    start_scale: Value = 1.0
     memory_scale: Value = 1.0
     compute_scale: Value = 1.0
     fixed_scale: Value = 1.0

@@ -16,13 +16,17 @@ Layout (``schema = 1``)::
 
     [any.gather]                      # every engine
 
+    [vllm.engine]                     # of a user's own load test
+    residual_tpot = 0.08              # log-sigma of measured over predicted of a whole run
+    residual_ttft = 0.21
+
 A constant that a table leaves out keeps the default of :mod:`sizing.calibration.constants`.
 """
 
 import math
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -41,6 +45,8 @@ ANY = "any"
 """Name of the table that holds for every engine."""
 BASES = ("fitted", "fitted end to end", "assumed")
 NOTES = ("basis", "fitted_on", "date", "residual")
+RUN_METRICS = ("tpot", "ttft")
+"""Metrics of a run whose residuals the ``engine`` table may give, as ``residual_tpot``."""
 LEAST_ASSUMED = 0.15
 """Spread of a family's time where nothing of the GPU was measured, at the least. [1]"""
 
@@ -53,6 +59,7 @@ class Table:
     spreads: Mapping[str, float]
     notes: Mapping[str, str]
     residual: float | None = None
+    residuals: Mapping[str, float] = field(default_factory=dict)
 
 
 Tables = Mapping[str, Mapping[str, Table]]
@@ -102,19 +109,22 @@ def _table(body: object, key: str, where: str) -> Table:
     if not isinstance(body, dict):
         raise CalibrationError(f"{where}: not a table")
     allowed = [item.name for item in fields(FAMILIES[family])]
-    values, spreads, notes = {}, {}, {}
+    of_runs = {f"residual_{metric}": metric for metric in RUN_METRICS} if family == "engine" else {}
+    values, spreads, notes, residuals = {}, {}, {}, {}
     residual: float | None = None
     for name, given in body.items():
         if name == "residual":
             residual = _number(given, f"{where} residual", 0.0, 3.0)
+        elif name in of_runs:
+            residuals[of_runs[name]] = _number(given, f"{where} {name}", 0.0, 3.0)
         elif name in NOTES:
             notes[name] = _note(name, given, where)
         elif name in allowed:
             values[name], spreads[name] = _constant(name, given, where)
         else:
-            known = [*allowed, *NOTES]
+            known = [*allowed, *NOTES, *of_runs]
             raise CalibrationError(f"{where} {name}: no such constant; choose {', '.join(known)}{nearest(name, known)}")
-    return Table(values=values, spreads=spreads, notes=notes, residual=residual)
+    return Table(values=values, spreads=spreads, notes=notes, residual=residual, residuals=residuals)
 
 
 def _note(name: str, given: object, where: str) -> str:
@@ -160,6 +170,7 @@ def write_tables(gpu: str, tables: Tables, *, header: str = "") -> str:
             lines += [f"{name} = {_quoted(text)}" for name, text in table.notes.items()]
             if table.residual is not None:
                 lines.append(f"residual = {_plain(table.residual)}")
+            lines += [f"residual_{metric} = {_plain(value)}" for metric, value in table.residuals.items()]
             lines += [
                 f"{name} = [{_plain(value)}, {_plain(table.spreads.get(name, 0.0))}]"
                 for name, value in table.values.items()
@@ -269,6 +280,7 @@ def _evidence(before: Evidence, table: Table) -> Evidence:
         date=table.notes.get("date", before.date),
         residual=before.residual if table.residual is None else table.residual,
         spreads={**before.spreads, **table.spreads},
+        residuals={**before.residuals, **table.residuals},
     )
 
 

@@ -42,6 +42,9 @@ class Evidence:
         Log-sigma of measured over predicted time of single calls. [1]
     spreads
         Relative spread (log-sigma) of each constant. [1]
+    residuals
+        Log-sigma of measured over predicted of a run, by ``tpot`` and ``ttft``, where a user's own load test gave the
+        engine's constants; empty: the engine's shipped ones hold. [1]
     """
 
     basis: str = "assumed"
@@ -49,6 +52,7 @@ class Evidence:
     date: str = ""
     residual: float = UNKNOWN_RESIDUAL
     spreads: Mapping[str, float] = field(default_factory=dict)
+    residuals: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ def command(
     calibration: bench.Name = "measured",
     explain: Annotated[bool, typer.Option(help="Say which constant would explain the difference.")] = True,
     held_out: Annotated[bool, typer.Option(help="Fit a few concurrencies of each run, score the others.")] = False,
+    lowest: Annotated[bool, typer.Option(help="With --held-out: fit the lowest, score the higher.")] = False,
     fitted: Annotated[str, typer.Option(help="Concurrencies to fit in each run, with --held-out.")] = "3",
     runs: Annotated[str | None, bench.option("Runs to take at most, evenly through the file, with --held-out.")] = None,
     export: Annotated[Path | None, bench.option("Write the points as llm-d benchmark reports 0.2.1.")] = None,
@@ -57,7 +58,7 @@ def command(
     if held_out:
         least = units.whole(fitted, "--fitted", least=1)
         most = None if runs is None else units.whole(runs, "--runs", least=1)
-        report = held_out_report(points, settings, calibration, least, most, progress)
+        report = held_out_report(points, settings, calibration, least, most, progress, lowest=lowest)
     else:
         report = validation_report(points, settings, calibration, explain, progress)
     notes = [*report.notes, *bench.remarks(() if held_out else points)]

@@ -32,8 +32,6 @@ class Scheduling:
         Whether equal requests stay in step with each other, wave after wave, or drift apart.
     drafts, accepted
         Tokens drafted a step by speculative decoding, and tokens that a step yields. [token]
-    first_token_steps
-        Decode steps that pass until a first token that is ready reaches the client. [step]
     """
 
     token_budget: float = 8192.0
@@ -43,7 +41,6 @@ class Scheduling:
     lockstep: bool = False
     drafts: float = 0.0
     accepted: float = 1.0
-    first_token_steps: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +104,6 @@ class EngineTiming:
         accepted = (1.0 - acceptance ** (drafts + 1.0)) / (1.0 - acceptance)
         return Scheduling(
             token_budget=token_budget, mixed=self.mixed, chunked=self.chunked, drafts=drafts, accepted=accepted,
-            first_token_steps=self.values.get("first_token_steps", 0.0),
             reserves_output=self.reserves_output,
             lockstep=self.lockstep,
         )  # fmt: skip

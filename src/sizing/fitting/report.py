@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sizing.benchmarks.point import BenchPoint
 from sizing.calibration import Calibration
 from sizing.deployment import EngineSettings
 from sizing.errors import InputError
 from sizing.fitting.bench import BenchFit, constant_rows, explain, explanation_notes, fit_bench
-from sizing.fitting.held_out import Group, by_engine, grouped, held_out
-from sizing.validation.bench import Predictor, compare, comparison_rows, summarise, summary_notes, usable
+from sizing.fitting.held_out import Group, LeftOut, by_engine, grouped, held_out, left_out
+from sizing.validation.bench import SHOWN, Predictor, compare, comparison_rows, summarise, summary_notes, usable
 from sizing.validation.bench_predictor import joint_predictor, predicted, ran_on, serving_predictor, shipped_calibration
 
 Progress = Callable[[Iterable[Any], int, str], Iterable[Any]]
@@ -101,9 +103,11 @@ def calibration_report(
     predictor, ran = joint_predictor(kept, settings)
     shipped = shipped_calibration(ran, calibration)
     fit = fit_bench(kept, predictor, shipped, constants=constants)
+    checked = left_out(kept, predictor, shipped, constants)
     notes = [
         f"median error over {len(fit.points)} points: {fit.error_before:.1%} shipped, {fit.error_after:.1%} fitted",
         *summary_notes(summarise(compare(kept, predictor(kept, fit.calibration)))),
+        *_checked(checked),
         *_told(fit),
         *(f"assumed: {text}" for text in ran.assumptions),
     ]
@@ -112,7 +116,21 @@ def calibration_report(
         rows=constant_rows(fit.constants),
         notes=tuple(notes),
     )
-    return report, bench_text(fit, ran.deployment.gpu.id, ran.timing.name, str(calibration))
+    residuals = checked.residuals() if checked else {}
+    return report, bench_text(fit, ran.deployment.gpu.id, ran.timing.name, str(calibration), residuals)
+
+
+def _checked(checked: LeftOut | None) -> list[str]:
+    """What leaving loads out says, metric by metric."""
+    if checked is None:
+        return ["not checked by leaving loads out: that needs three loads; intervals stay as wide as the shipped ones"]
+    sigma = checked.residuals()
+    return [
+        f"every load left out of a fit once: {SHOWN[metric][0]} median error {np.median(before):.1%} shipped, "
+        f"{np.median(checked.fitted[metric]):.1%} fitted; log-sigma for plans {sigma[metric.removesuffix('_s')]:.2f}"
+        for metric, before in checked.shipped.items()
+        if metric in checked.fitted
+    ]
 
 
 def _told(fit: BenchFit) -> list[str]:
@@ -132,6 +150,8 @@ def held_out_report(
     fitted: int,
     most: int | None,
     progress: Progress,
+    *,
+    lowest: bool = False,
 ) -> Report:
     """Fit every run on some of its concurrencies, score the others, by engine.
 
@@ -145,6 +165,8 @@ def held_out_report(
         Runs to take at most, evenly through the list; None for all [1].
     progress
         Wrapper of a list for a progress bar.
+    lowest
+        Fit the lowest concurrencies, so that the others are extrapolated to.
     """
     every = grouped(points, least=max(LEAST, fitted + 1))
     groups = every[:: -(-len(every) // most)] if most else every
@@ -153,14 +175,15 @@ def held_out_report(
         ran = ran_on(group.points[0], settings)
         return serving_predictor(ran), shipped_calibration(ran, calibration)
 
-    results = held_out(progress(groups, len(groups), "fitting"), choose, fitted)
+    results = held_out(progress(groups, len(groups), "fitting"), choose, fitted, lowest=lowest)
     if not results:
         raise InputError(
             f"no run with {max(LEAST, fitted + 1)} or more concurrencies of a known model and GPU "
             f"among {len(points)} points"
         )
+    which = f"the {fitted} lowest" if lowest else f"{fitted}"
     return Report(
-        title=f"{len(results)} of {len(groups)} runs: fitted on {fitted} concurrencies, scored on the others",
+        title=f"{len(results)} of {len(groups)} runs: fitted on {which} concurrencies, scored on the others",
         rows=[{k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()} for row in by_engine(results)],
         notes=(
             "fitted: the engine's constants alone; with_remainder: and what they leave, interpolated over the load",

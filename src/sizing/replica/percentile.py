@@ -74,8 +74,9 @@ def spread_of(prediction: Prediction, workload: Workload) -> Spread:
 def _spread(prediction: Prediction, workload: Workload) -> Spread:
     rate, tpot, start, _ = prediction.nominal
     decoding = prediction.curve.decoding
-    own = np.broadcast_to(np.atleast_2d(prediction.curve.stall_s)[0], rate.shape)
-    share = np.clip(rate * own, 0.0, 1.0 - 1e-6)
+    stall = np.broadcast_to(np.atleast_2d(prediction.curve.stall_s)[0], rate.shape)
+    share = np.clip(rate * stall, 0.0, 1.0 - 1e-6)
+    own = prediction.start_scale * stall
     isl = workload.input_length
     burst = (workload.arrivals.gap_cv**2 + isl.variation**2) / 2.0
     waiting = np.maximum(_gap_below(share, workload.arrivals.gap_cv), share)

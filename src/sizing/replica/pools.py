@@ -67,7 +67,7 @@ def predict_pools(
     use = np.minimum(rate * service, 0.9995)
     moved = lengths.input_tokens * decode.deployment.model.kv_bytes_per_token(decode.deployment.formats.kv)
     start = alone_s + use * service / (2.0 * (1.0 - use)) + moved / transfer_bytes_per_s + tpot
-    start = start + prefill.engine.first_token_s + scheduling.first_token_steps * tpot
+    start = prefill.engine.start_scale * start + prefill.engine.first_token_s + prefill.engine.first_token_steps * tpot
     rate = np.minimum(rate, 0.9995 / service)
     curve = Curve(
         decoding=decoding, rate_per_s=rate, tpot_s=np.broadcast_to(tpot, rate.shape), start_s=start,

@@ -1,12 +1,12 @@
 """Capacity of a replica by the very curve that ``predict_run`` reads, with error bars from the constants."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sizing.engines.timing import Scheduling, engine_timing
+from sizing.engines.timing import engine_timing
 from sizing.replica.curve import POINTS, Curve, run_curve
 from sizing.replica.loads import QUANTILE_80, Estimate, Lengths, Room
 from sizing.replica.run import kv_requests
@@ -36,6 +36,8 @@ class Prediction:
         Rate, TPOT, time to first token and requests in flight.
     nominal
         Rate, TPOT, time to first token and active requests, each never falling.
+    start_scale
+        Factor on the wait and prefill before the first token, of a user's calibration. [1]
     remembered
         Curves in other statistics than these means, by what they depend on (:mod:`sizing.replica.percentile`).
     """
@@ -43,6 +45,7 @@ class Prediction:
     room: Room
     curve: Curve
     nominal: tuple[Values, Values, Values, Values]
+    start_scale: float = 1.0
     remembered: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
@@ -74,14 +77,9 @@ def lengths_of(workload: Workload) -> Lengths:
     )  # fmt: skip
 
 
-def _scheduling(steps: StepModel, budget: float) -> Scheduling:
-    """How the engine forms its steps; with ideal constants, which know no time of an engine, nothing delays a token."""
-    timing = engine_timing(steps.deployment.settings.engine)
-    return replace(timing.scheduling(budget), first_token_steps=steps.first_token_steps)
-
-
 def _run(steps: StepModel, workload: Workload, most: float, budget: float, points: int = POINTS) -> Curve:
-    return run_curve(steps, lengths_of(workload), _scheduling(steps, budget), most, points=points)
+    timing = engine_timing(steps.deployment.settings.engine)
+    return run_curve(steps, lengths_of(workload), timing.scheduling(budget), most, points=points)
 
 
 def predict_replica(
@@ -100,12 +98,13 @@ def predict_replica(
     max_num_seqs, budget
         The engine's limits: requests and tokens of a step. [request], [token]
     """
-    scheduling = _scheduling(steps, budget)
+    scheduling = engine_timing(steps.deployment.settings.engine).scheduling(budget)
     room = Room(kv_requests=kv_requests(memory, lengths_of(workload), scheduling), max_num_seqs=max_num_seqs)
     curve = _run(steps, workload, most_of(room), budget)
     rows = (curve.rate_per_s, curve.tpot_s, curve.start_s, curve.active)
     rate, tpot, start, active = (np.maximum.accumulate(np.atleast_2d(row)[0]) for row in rows)
-    return Prediction(room=room, curve=curve, nominal=(rate, tpot, start, active))
+    scale = float(np.median(steps.engine.start_scale))
+    return Prediction(room=room, curve=curve, nominal=(rate, tpot, start, active), start_scale=scale)
 
 
 def most_of(room: Room) -> float:
@@ -125,7 +124,9 @@ def predict_spreads(steps: StepModel, prediction: Prediction, workload: Workload
     """
     timing = engine_timing(steps.deployment.settings.engine)
     curve = _run(steps, workload, most_of(prediction.room), budget, COARSE)
-    latency, capacity = _spreads(curve, dict(timing.residual))
+    own = steps.calibration.evidence.get("engine")
+    residual = {**timing.residual, **(own.residuals if own else {})}
+    latency, capacity = _spreads(curve, residual)
     rate = np.maximum.accumulate(np.atleast_2d(curve.rate_per_s)[0])
     return Spreads(rate_per_s=rate, latency=latency, capacity=capacity)
 

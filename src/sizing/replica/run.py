@@ -13,6 +13,7 @@ arrival rate, an offline run a closed loop as large as memory and the engine all
 
 import numpy as np
 
+from sizing.calibration import EngineTime
 from sizing.engines.timing import Scheduling
 from sizing.replica.curve import Curve, curve_at, decode_grid, decode_tokens_s, run_curve
 from sizing.replica.loads import (
@@ -105,11 +106,11 @@ State = dict[str, float | str | bool]
 
 
 def _first_wave_s(found: dict[str, Values], users: float, lengths: Lengths, scheduling: Scheduling,
-                  first_token_s: Values | float) -> Values:  # fmt: skip
+                  own: EngineTime) -> Values:  # fmt: skip
     """Mean time to first token when all users start together: the mean over a queue of full steps. [s]"""
     steps_needed = users * lengths.input_tokens / max(scheduling.token_budget, 16.0)
     mean = found["full_step_s"] * (max(steps_needed, 1.0) + 1.0) / 2.0
-    return np.asarray(np.maximum(mean + np.ravel(first_token_s), found["start_s"]))
+    return np.asarray(np.maximum(np.ravel(own.start_scale) * mean + np.ravel(own.first_token_s), found["start_s"]))
 
 
 def _closed(steps: StepModel, room: Room, load: ClosedLoop, lengths: Lengths, scheduling: Scheduling
@@ -122,7 +123,7 @@ def _closed(steps: StepModel, room: Room, load: ClosedLoop, lengths: Lengths, sc
     found = curve_at(curve, curve.active, active)
     requests = max(load.requests or 10.0 * users, 1.0)
     first = min(users / requests, 1.0)
-    wave = _first_wave_s(found, active, lengths, scheduling, steps.engine.first_token_s)
+    wave = _first_wave_s(found, active, lengths, scheduling, steps.engine)
     waiting = users - active
     queue = waiting / found["rate_per_s"] * max(1.0 - active / requests, 0.0)
     found["ttft_s"] = first * wave + (1.0 - first) * found["start_s"] + queue
@@ -147,8 +148,9 @@ def _waves(steps: StepModel, active: float, users: float, requests: float | None
     needed = active / count
     decode_s = np.ravel(decode_tokens_s(steps, one * active, lengths, scheduling))
     output = max(lengths.output_tokens - 1.0, 1e-9)
-    after = np.ravel(steps.engine.first_token_s) + scheduling.first_token_steps * decode_s
-    start = full_s * (needed + 1.0) / 2.0 + after
+    own = steps.engine
+    after = np.ravel(own.first_token_s) + np.ravel(own.first_token_steps) * decode_s
+    start = np.ravel(own.start_scale) * full_s * (needed + 1.0) / 2.0 + after
     tpot = decode_s + full_s * (needed - 1.0) / 2.0 / output
     rate = active / (full_s * needed + after + output * decode_s)
     queue = (users - active) / rate * max(1.0 - active / max(requests or 10.0 * users, 1.0), 0.0)
@@ -193,7 +195,7 @@ def _burst(steps: StepModel, room: Room, requests: float | None, lengths: Length
     others = (active - 1.0) / active if active > 1 else 0.0
     curve = run_curve(steps, lengths, scheduling, active, others)
     found = curve_at(curve, curve.active, active)
-    wave = _first_wave_s(found, active, lengths, scheduling, steps.engine.first_token_s)
+    wave = _first_wave_s(found, active, lengths, scheduling, steps.engine)
     residence = found["start_s"] + (lengths.output_tokens - 1.0) * found["tpot_s"]
     first = min(active / count, 1.0)
     queue = np.maximum(count - active, 0.0) / found["rate_per_s"] / 2.0

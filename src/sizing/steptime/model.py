@@ -33,8 +33,6 @@ class StepModel:
     launch_s, cache_copies
         Of an engine that launches every kernel from Python: time of a launch, and how often a step copies
         the cache. [s], [1]
-    first_token_steps
-        Decode steps until a first token that is ready reaches the client. [step]
     """
 
     deployment: Deployment
@@ -42,7 +40,6 @@ class StepModel:
     operations: tuple[Operation, ...]
     launch_s: float = 0.0
     cache_copies: float = 0.0
-    first_token_steps: float = 0.0
 
     @property
     def gpu(self) -> Gpu:
@@ -347,7 +344,7 @@ class StepModel:
             prefill_context=attended, prefill_attention_s=scale * prefill.reshape(len(new), len(attended)),
             step_s=middle(engine.step_s), sequence_s=middle(engine.sequence_s) + scale * slope,
             prefill_step_s=middle(engine.prefill_step_s), prefill_sequence_s=scale * slope,
-            request_s=middle(engine.first_token_s), first_token_steps=self.first_token_steps,
+            request_s=middle(engine.first_token_s), first_token_steps=middle(engine.first_token_steps),
         )  # fmt: skip
 
     def _linear_for_table(self, tokens: Seconds) -> Seconds:
@@ -403,5 +400,4 @@ def step_model(deployment: Deployment, calibration: Calibration) -> StepModel:
         operations=operations(deployment),
         launch_s=timing.values.get("launch_s", 0.0) if eager else 0.0,
         cache_copies=timing.values.get("cache_copies", 0.0) if eager else 0.0,
-        first_token_steps=timing.values.get("first_token_steps", 0.0) if eager else 0.0,
     )
