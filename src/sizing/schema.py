@@ -113,7 +113,86 @@ class PlanDocument(BaseModel):
     verification: list[dict[str, bool | float | None]] | None
 
 
-SCHEMAS: dict[str, type[BaseModel]] = {"plan-file": PlanFile, "plan": PlanDocument}
+class Figure(BaseModel):
+    """A figure with its 95 % interval."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    value: Number
+    low: Number
+    high: Number
+
+
+class Targets(BaseModel):
+    """How a simulation stands against its targets."""
+
+    attained: bool
+    ttft_s: Figure
+    tpot_s: Figure
+
+
+class ReplicaFacts(BaseModel):
+    """What one replica did."""
+
+    replica: int
+    requests: int
+    output_tokens: int
+    steps: int
+    utilization: float
+    prefilled_tokens: int
+    preemptions: int
+    requests_present: float
+    peak_kv_blocks: int
+
+
+class SimulationAnswer(BaseModel):
+    """What came of one load."""
+
+    summary: dict[str, Figure | dict[str, Figure]] | None = None
+    targets: Targets | None = None
+    replicas: list[ReplicaFacts] | None = None
+    replications: int | None = None
+    warm_up_s: float | None = None
+    notes: list[str]
+
+
+class Run(SimulationAnswer):
+    """One load of several."""
+
+    request_rate_per_s: float | None = None
+    concurrency: int | None = None
+
+
+class Sustainable(BaseModel):
+    """The largest rate that holds."""
+
+    request_rate_per_s: float
+    too_much_per_s: float
+    saturated_per_s: float
+    goodput_share: Number
+    closed_form: dict[str, float | str] | None
+    tried: list[dict[str, float | bool]]
+
+
+class SimulationDocument(SimulationAnswer):
+    """What ``simulate --format json`` prints."""
+
+    model_config = ConfigDict(extra="forbid", title="size-inference simulation", populate_by_name=True)
+
+    schema_name: Annotated[str, Field(alias="schema")]
+    schema_version: int
+    question: dict[str, object]
+    assumptions: list[Assumed]
+    workload: dict[str, object]
+    load: dict[str, float] | None = None
+    runs: list[Run] | None = None
+    sustainable: Sustainable | None = None
+    policies: list[dict[str, str | Number]] | None = None
+
+
+SCHEMAS: dict[str, type[BaseModel]] = {
+    "plan-file": PlanFile, "plan": PlanDocument, "simulation": SimulationDocument,
+}  # fmt: skip
 
 
 def json_schema(name: str) -> dict[str, object]:

@@ -130,6 +130,25 @@ def test_a_user_goes_on_after_refused_requests() -> None:
     assert r.arrival_ps[4] == r.finish_ps[1]
 
 
+def test_contiguous_room_is_what_the_cache_holds_of_the_longest_request() -> None:
+    engine = dataclasses.replace(ENGINE, kv_reservation="longest", max_model_len=20_000)
+    together = Requests(arrival_s=np.zeros(30), input_tokens=np.full(30, 10), output_tokens=np.full(30, 50))
+    r = replay(together, STEPS, engine)
+    assert np.count_nonzero(r.scheduled_ps == 0) == 400_000 // 20_000
+
+
+def test_no_rate_above_saturation_is_sustained() -> None:
+    """However lax the targets: a run that ends would hold them at any rate."""
+    lax = Slo(ttft_s=1e5, tpot_s=10.0)
+    load = Workload(request_rate_per_s=1.0, input_tokens=500, output_tokens=100)
+    engine = REPLICA.with_scheduler(max_num_seqs=16)
+    found = sustainable_rate(load, engine, lax, requests=800, replications=1)
+    step_s = 5e-3 + 3e-5 * 16 + 4.4e-8 * 16 * 550
+    prefill_s = 3e-5 * 500 + 1e-10 * 500 * 501 / 2
+    assert found.saturated_per_s == pytest.approx(1 / (99 * step_s / 16 + prefill_s), rel=0.08)
+    assert found.request_rate_per_s == pytest.approx(found.saturated_per_s, rel=0.01)
+
+
 def test_closed_loop_keeps_its_users() -> None:
     users, count = 16, 640
     loop = closed_loop(users, np.full(count, 300), np.full(count, 50))

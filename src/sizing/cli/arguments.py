@@ -1,13 +1,14 @@
 """The main job's options as text, from the command line and a YAML file, turned into what ``plan`` takes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from sizing import units
 from sizing.assumptions import Assumption, default
-from sizing.errors import InputError, UnitError, UnknownFile, nearest
+from sizing.errors import InputError, SizingError, UnitError, UnknownFile, nearest
 
 LARGEST_CONFIG_BYTES = 1_000_000
 
@@ -101,8 +102,10 @@ def _scalar(path: Path, name: str, value: object) -> str:
 
 
 def read_text(path: Path, option: str, largest_bytes: int) -> str:
-    """Text of a file that a user named; refuses folders, binaries and giants."""
+    """Text of a file that a user named, ``-`` for standard input; refuses folders, binaries and giants."""
     try:
+        if str(path) == "-":
+            return _from_stdin(option, largest_bytes).decode("utf-8-sig")
         if path.is_dir():
             raise InputError(f"{option}: {str(path)!r} is a folder; give a file")
         if path.stat().st_size > largest_bytes:
@@ -114,6 +117,39 @@ def read_text(path: Path, option: str, largest_bytes: int) -> str:
         raise InputError(f"{option}: {str(path)!r} is not UTF-8 text; save it as UTF-8") from error
     except (OSError, ValueError) as error:
         raise InputError(f"{option}: {units.shown(path)} can't be read; give a readable file") from error
+
+
+def _from_stdin(option: str, largest_bytes: int) -> bytes:
+    import sys
+
+    if sys.stdin is None or sys.stdin.isatty():
+        raise InputError(f"{option}: '-' reads standard input, and nothing is piped into it")
+    found = sys.stdin.buffer.read(largest_bytes + 1)
+    if len(found) > largest_bytes:
+        raise InputError(f"{option}: standard input is larger than {largest_bytes:,} bytes; give a smaller file")
+    return found
+
+
+@contextmanager
+def readable(name: str) -> Iterator[Path]:
+    """The file of that name; ``-`` gives standard input as a file, for readers that look at it twice."""
+    if name != "-":
+        yield Path(name)
+        return
+    import sys
+    from shutil import copyfileobj
+    from tempfile import TemporaryDirectory
+
+    if sys.stdin is None or sys.stdin.isatty():
+        raise InputError("'-' reads standard input, and nothing is piped into it; give a file")
+    with TemporaryDirectory() as folder:
+        copied = Path(folder) / "stdin"
+        with copied.open("wb") as file:
+            copyfileobj(sys.stdin.buffer, file)
+        try:
+            yield copied
+        except SizingError as error:
+            raise type(error)(str(error).replace(str(copied), "standard input")) from error
 
 
 def _near_files(path: Path) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from sizing import units
 from sizing.assumptions import default
-from sizing.cli.arguments import Asked, PlanOptions, positive_count, positive_rate, prices
+from sizing.cli.arguments import Asked, PlanOptions, positive_count, positive_rate, prices, readable
 from sizing.cli.output import emit
 
 Text = str | None
@@ -28,7 +28,7 @@ def command(
     rps: Annotated[Text, _option("Requests a second: 20, 20/s, 1200/min.")] = None,
     input: Annotated[Text, _option("Mean input tokens: 2000, 4k (4000), 4K (4096).")] = None,
     output: Annotated[Text, _option("Mean output tokens.")] = None,
-    trace: Annotated[Text, _option("Traffic trace; rate and lengths are read from it.")] = None,
+    trace: Annotated[Text, _option("Traffic trace, - for standard input; rate and lengths are read from it.")] = None,
     slo_tpot: Annotated[Text, _option("Time per output token: 20ms.")] = None,
     slo_ttft: Annotated[Text, _option("Time to first token: 1s.")] = None,
     percentile: Annotated[
@@ -49,7 +49,7 @@ def command(
     method: Annotated[Text, _option("additive or time-share.")] = None,
     engine: Annotated[Text, _option("vllm, sglang or trtllm.")] = None,
     catalog: Annotated[Text, _option("TOML file with GPUs, models and prices of your own.")] = None,
-    config: Annotated[Path | None, _option("YAML file with any of these options.")] = None,
+    config: Annotated[Path | None, _option("YAML file with any of these options, - for standard input.")] = None,
     format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
     out: Annotated[Path | None, _option("Write the result to this file, whole or not at all.", "--out", "-o")] = None,
     explain: Annotated[
@@ -157,7 +157,8 @@ def _traffic(asked: Asked) -> Any:
     from sizing.workload.given import traffic_from
 
     rate = positive_rate(options.rps, "--rps") if options.rps else None
-    seen, _, notes = traffic_from(options.trace, request_rate_per_s=rate, rate="peak-minute", progress=progress)
+    with readable(options.trace) as path:
+        seen, _, notes = traffic_from(path, request_rate_per_s=rate, rate="peak-minute", progress=progress)
     asked.notes.extend(notes)
     if options.input:
         seen = replace(seen, input_tokens=positive_count(options.input, "--input"))

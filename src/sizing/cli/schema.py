@@ -1,4 +1,4 @@
-"""``size-inference schema``: JSON Schemas of the plan file and of the plan document."""
+"""``size-inference schema``: JSON Schemas of the plan file and of what ``--format json`` prints."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,11 +9,11 @@ from sizing.cli.output import emit
 
 
 def command(
-    name: Annotated[str, typer.Argument(help="plan-file (what --config takes) or plan (what --format json prints).")]
+    name: Annotated[str, typer.Argument(help="plan-file (for --config), plan or simulation (of --format json).")]
     = "plan-file",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
 ) -> None:  # fmt: skip
-    """Print the JSON Schema of a plan file or of a plan."""
+    """Print the JSON Schema of a plan file, a plan or a simulation."""
     from sizing.reports.tabular import json_text
     from sizing.schema import json_schema
 

@@ -1,111 +1,146 @@
 """Simulate a fleet, iteration by iteration."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from sizing import units
+from sizing.cli.arguments import PlanOptions, positive_rate
+from sizing.cli.output import emit
+from sizing.errors import InputError
+
+if TYPE_CHECKING:
+    from sizing.cli._simulation import Question
 
 Text = str | None
 
 
+def _option(help_text: str, *names: str) -> Any:
+    return typer.Option(*names, help=help_text, show_default=False)
+
+
 def command(
-    model: Annotated[str, typer.Option("--model", "-m", help="Catalogue name, folder or file.")] = "Qwen/Qwen3-8B",
-    gpu: Annotated[str, typer.Option("--gpu", "-g", help="GPU.")] = "h100",
-    rps: Annotated[str, typer.Option(help="Requests a second.")] = "20",
-    input: Annotated[str, typer.Option(help="Mean input tokens.")] = "2000",
-    output: Annotated[str, typer.Option(help="Mean output tokens.")] = "400",
+    model: Annotated[Text, _option("Catalogue name, Hugging Face id, folder or config.json.", "--model", "-m")] = None,
+    gpu: Annotated[Text, _option("GPU.", "--gpu", "-g")] = None,
+    rps: Annotated[Text, _option("Requests a second: 20, 20/s, 1200/min.")] = None,
+    input: Annotated[Text, _option("Mean input tokens.")] = None,
+    output: Annotated[Text, _option("Mean output tokens.")] = None,
     cv: Annotated[float, typer.Option(help="CV of the gaps between arrivals: 1 Poisson, above it Gamma.")] = 1.0,
-    trace: Annotated[Path | None, typer.Option(help="Traffic trace; replayed as it is.")] = None,
-    replicas: Annotated[int, typer.Option(help="Replicas that take requests.")] = 4,
+    trace: Annotated[
+        Text, _option("Traffic trace, replayed as it is, or a workload file; - for standard input.")
+    ] = None,
+    config: Annotated[
+        Path | None, _option("Plan file with any of the main job's options; - for standard input.")
+    ] = None,
+    concurrency: Annotated[
+        Text, _option("Users that each wait for their answer, in place of a rate; several: 1,8,64.")
+    ] = None,
+    pause: Annotated[str, typer.Option(help="Time between an answer and the same user's next request.")] = "0s",
+    rates: Annotated[Text, _option("Simulate each of these request rates: 1,2,4,8.")] = None,
+    sustainable: Annotated[
+        bool, typer.Option("--sustainable", help="Search the largest rate at which the targets hold.")
+    ] = False,
+    goodput: Annotated[
+        Text, _option("Search the largest rate at which this share of requests is within the targets: 99%.")
+    ] = None,
+    compare_policies: Annotated[
+        bool, typer.Option("--compare-policies", help="Search that rate for each way to batch and to keep the cache.")
+    ] = False,
+    replicas: Annotated[int | None, _option("Replicas that take requests.")] = None,
     prefill_replicas: Annotated[int, typer.Option(help="Separate prefill replicas; 0: none.")] = 0,
     router: Annotated[
         str, typer.Option(help="random, round-robin, least-loaded, prefix-aware, sticky.")
     ] = "least-loaded",
-    tp: Annotated[int, typer.Option(help="GPUs of a tensor-parallel replica.")] = 1,
-    weights: Annotated[Text, typer.Option(help="Weight format; the checkpoint's own if left out.")] = None,
-    kv: Annotated[str, typer.Option(help="Format of the KV cache.")] = "auto",
-    engine: Annotated[str, typer.Option(help="vllm, sglang, trtllm.")] = "vllm",
-    calibration: Annotated[str, typer.Option(help="measured, rule-of-thumb, or a TOML file.")] = "measured",
+    event: Annotated[
+        list[str] | None, _option("fail, start or drain a replica: 300s,fail,0; repeat for several.")
+    ] = None,
+    tp: Annotated[Text, _option("GPUs of a tensor-parallel replica.")] = None,
+    weights: Annotated[Text, _option("Weight format; the checkpoint's own if left out.")] = None,
+    kv: Annotated[Text, _option("Format of the KV cache.")] = None,
+    engine: Annotated[Text, _option("vllm, sglang, trtllm.")] = None,
+    calibration: Annotated[Text, _option("measured, rule-of-thumb, or a TOML file.")] = None,
+    max_num_seqs: Annotated[Text, _option("Requests in one step at most; the engine's own if left out.")] = None,
+    max_num_batched_tokens: Annotated[Text, _option("Tokens in one step at most.")] = None,
+    max_model_len: Annotated[Text, _option("Longest context; longer requests are refused.")] = None,
     batching: Annotated[str, typer.Option(help="continuous or static.")] = "continuous",
     kv_reservation: Annotated[str, typer.Option(help="paged, or longest: room for the longest request.")] = "paged",
-    slo_ttft: Annotated[str, typer.Option(help="Time to first token.")] = "1s",
-    slo_tpot: Annotated[str, typer.Option(help="Time per output token.")] = "20ms",
+    slo_ttft: Annotated[Text, _option("Time to first token.")] = None,
+    slo_tpot: Annotated[Text, _option("Time per output token.")] = None,
     percentile: Annotated[
-        float | None, typer.Option(help="Share of requests that must meet the targets, in percent; mean if left out.")
+        Text, _option("Share of requests that must meet the targets, in percent; mean if left out.")
     ] = None,
-    goodput: Annotated[
-        Text, typer.Option(help="Search the largest rate at which this share is within the targets: 99%.")
-    ] = None,
-    requests: Annotated[int | None, typer.Option(help="Requests of one replication.")] = None,
-    duration: Annotated[Text, typer.Option(help="Length of one replication: 10min.")] = None,
-    replications: Annotated[int | None, typer.Option(help="Independent runs.")] = None,
+    requests: Annotated[int | None, _option("Requests of one replication.")] = None,
+    duration: Annotated[Text, _option("Length of one replication: 10min.")] = None,
+    horizon: Annotated[Text, _option("End of a replication; who is not done then is a miss.")] = None,
+    replications: Annotated[int | None, _option("Independent runs.")] = None,
     warm_up: Annotated[float, typer.Option(help="Share of the time left out at the begin.")] = 0.1,
     seed: Annotated[int, typer.Option(help="Seed of the first replication.")] = 0,
     format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
+    out: Annotated[Path | None, _option("Write to this file.", "--out", "-o")] = None,
 ) -> None:
     """Replay traffic on replicas and report latency percentiles and goodput."""
-    from sizing import units
-    from sizing.cli.output import emit
-    from sizing.reports.tabular import render_rows
-    from sizing.simulator import simulate, sustainable_rate
-    from sizing.workload import Slo
+    from sizing.cli import _simulation as asking
 
-    replica = _replica(model, gpu, tp, weights, kv, engine, calibration, batching, kv_reservation)
-    traffic: Any = _workload(rps, input, output, cv)
-    if trace is not None:
-        from sizing.workload import read_trace
-
-        traffic = read_trace(trace).requests
-    how: dict[str, Any] = {
-        "replicas": replicas, "router": router, "requests": requests, "seed": seed, "warm_up": warm_up,
-        "replications": replications, "prefill": _prefill(replica, prefill_replicas, router),
-        "duration_s": None if duration is None else units.duration_s(duration),
-    }  # fmt: skip
-    slo = Slo(ttft_s=units.duration_s(slo_ttft), tpot_s=units.duration_s(slo_tpot), percentile=percentile)
-    title = f"{replicas} x {model} on {replica.gpus} x {gpu}, {router}"
-    if goodput is not None:
-        if trace is not None:
-            from sizing.errors import InputError
-
-            raise InputError("--goodput: a rate is searched for a workload, not for a trace; leave out --trace")
-        found = sustainable_rate(traffic, replica, slo, share=units.fraction(goodput), **how)
-        rows: list[dict[str, object]] = [
-            {"requests_per_s": rate, "goodput": share, "holds": rate <= found.request_rate_per_s}
-            for rate, share in found.tried
-        ]
-        notes = [f"largest rate that holds: {found.request_rate_per_s:.3g} requests/s", slo.describe()]
-        emit(render_rows(rows, format=format, title=title, notes=notes), out)
-        return
-    with _progress() as report:
-        result = simulate(traffic, replica, slo=slo, progress=report, **how)
-    emit(render_rows(result.to_records(), format=format, title=title, notes=result.notes), out)
-
-
-def _replica(
-    model: str, gpu: str, tp: int, weights: str | None, kv: str, engine: str, calibration: str, batching: str,
-    kv_reservation: str,
-) -> Any:  # fmt: skip
-    from sizing.architecture import read_model
-    from sizing.catalog import gpu as find_gpu
-    from sizing.deployment import Deployment, EngineSettings, NumberFormats, Parallelism
-    from sizing.simulator import replica_model
-
-    deployment = Deployment(
-        model=read_model(model), gpu=find_gpu(gpu), parallelism=Parallelism(tp=tp),
-        formats=NumberFormats(weights=weights, kv=kv), settings=EngineSettings(engine=engine),
+    options = PlanOptions(
+        model=model, gpu=[gpu] if gpu else None, rps=rps, input=input, output=output, trace=trace, slo_ttft=slo_ttft,
+        slo_tpot=slo_tpot, percentile=percentile, weights=weights, kv=kv, tp=tp, calibration=calibration, engine=engine,
     )  # fmt: skip
-    return replica_model(deployment, calibration=calibration, batching=batching, kv_reservation=kv_reservation)
+    settings = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens,
+                "max_model_len": max_model_len}  # fmt: skip
+    policies = {"batching": batching, "kv_reservation": kv_reservation}
+    asked = asking.question(options.with_file(config) if config else options, cv, settings, policies)
+    if replicas is None:
+        asked.assumptions.append(asking.REPLICAS)
+        replicas = int(str(asking.REPLICAS.value))
+    fleet = {"replicas": replicas, "prefill_replicas": prefill_replicas, "router": router, "events": event or []}
+    runs = {"requests": requests, "replications": replications, "warm_up": warm_up, "seed": seed,
+            "duration_s": _seconds(duration, "--duration"), "horizon_s": _seconds(horizon, "--horizon")}  # fmt: skip
+    how = {**runs, "fleet": _fleet(replicas, router, event or []),
+           "prefill": _prefill(asked.replica, prefill_replicas, router), "slo": asked.slo}  # fmt: skip
+    searched = sustainable or (goodput is not None and not compare_policies)
+    modes = {"--concurrency": concurrency is not None, "--rates": rates is not None, "--sustainable": searched,
+             "--compare-policies": compare_policies}  # fmt: skip
+    _check_modes({name for name, given in modes.items() if given}, asked)
+    share = None if goodput is None else units.fraction(goodput, "--goodput")
+    if compare_policies:
+        found = _policies(asked, how, share)
+    elif searched:
+        found = _sustainable(asked, how, share)
+    elif rates is not None:
+        found = _sweep(asked, how, rates=[positive_rate(x, "--rates") for x in rates.split(",")])
+    elif concurrency is not None:
+        users = [units.whole(x, "--concurrency", 1, 1 << 24) for x in concurrency.split(",")]
+        found = _sweep(asked, {**how, "pause_s": units.duration_s(pause, "--pause")}, users=users)
+    else:
+        found = _once(asked, how)
+    _print(asked, fleet, runs, found, format, out)
 
 
-def _workload(rps: str, input_tokens: str, output_tokens: str, cv: float) -> Any:
-    from sizing.cli.arguments import positive_count, positive_rate
-    from sizing.workload import Gamma, Poisson, Workload
+def _seconds(text: str | None, what: str) -> float | None:
+    return None if text is None else units.duration_s(text, what)
 
-    return Workload(
-        request_rate_per_s=positive_rate(rps, "--rps"), input_tokens=positive_count(input_tokens, "--input"),
-        output_tokens=positive_count(output_tokens, "--output"), arrivals=Poisson() if cv == 1 else Gamma(cv=cv),
-    )  # fmt: skip
+
+def _check_modes(modes: set[str], asked: "Question") -> None:
+    """One mode at a time, and those that change the rate need a workload."""
+    if len(modes) > 1:
+        raise InputError(f"{' and '.join(sorted(modes))}: give one of them")
+    if asked.fixes_no_rate and modes - {"--concurrency"}:
+        raise InputError(f"{modes.pop()}: a trace has its own rate; fit a workload file: size-inference workload --fit")
+
+
+def _fleet(replicas: int, router: str, events: list[str]) -> Any:
+    from sizing.simulator import FleetEvent, FleetPlan
+
+    found = []
+    for text in events:
+        parts = [part.strip() for part in text.split(",")]
+        if len(parts) != 3:
+            raise InputError(f"--event: {text!r} is not allowed; write time,kind,replica such as 300s,fail,0")
+        kind: Any = parts[1]
+        when_s, number = units.duration_s(parts[0], "--event"), units.whole(parts[2], "--event", 0)
+        found.append(FleetEvent(time_s=when_s, replica=number, kind=kind))
+    return FleetPlan(replicas=replicas, router=router, events=tuple(found))
 
 
 def _prefill(replica: Any, replicas: int, router: str) -> Any:
@@ -116,20 +151,97 @@ def _prefill(replica: Any, replicas: int, router: str) -> Any:
     return PrefillPool(model=replica, fleet=FleetPlan(replicas=replicas, router=router))
 
 
-def _progress() -> Any:
-    """A bar on stderr when it is a terminal, told the share that is done."""
-    import contextlib
-    import sys
+Found = tuple[list[dict[str, object]], list[str], dict[str, object]]  # rows, notes, sections of the document
 
-    if not sys.stderr.isatty():
-        return contextlib.nullcontext()
-    from rich.console import Console
-    from rich.progress import Progress
 
-    @contextlib.contextmanager
-    def bar() -> Any:
-        with Progress(console=Console(stderr=True), transient=True) as shown:
-            task = shown.add_task("simulating", total=1.0)
-            yield lambda share: shown.update(task, completed=share)
+def _once(asked: "Question", how: dict[str, Any]) -> Found:
+    from sizing.cli._simulation import answer_of, telling
+    from sizing.simulator import simulate
 
-    return bar()
+    with telling() as report:
+        result = simulate(asked.traffic, asked.replica, progress=report, **how)
+    return result.to_records(), list(result.notes), answer_of(result)
+
+
+def _sweep(
+    asked: "Question", how: dict[str, Any], rates: list[float] | None = None, users: list[int] | None = None
+) -> Found:
+    """A line a load; a single number of users is told in full."""
+    from sizing.cli._simulation import answer_of, row_of
+    from sizing.simulator import simulate, sweep_rates
+
+    found: list[tuple[dict[str, object], Any]]
+    if rates is not None:
+        swept = sweep_rates(asked.traffic, asked.replica, rates, **how)
+        found = [({"request_rate_per_s": rate}, result) for rate, result in swept]
+    else:
+        runs = ((n, simulate(asked.traffic, asked.replica, concurrency=n, **how)) for n in users or [])
+        found = [({"concurrency": n}, result) for n, result in runs]
+    load, result = found[0]
+    if len(found) == 1:
+        return result.to_records(), list(result.notes), {"load": load, **answer_of(result)}
+    notes = [*result.notes[:1], f"the requests of the first {how['warm_up']:.0%} of the time are left out: warm-up"]
+    rows = [row_of(result, **load) for load, result in found]
+    return rows, [*notes, asked.slo.describe()], {"runs": [{**load, **answer_of(result)} for load, result in found]}
+
+
+def _sustainable(asked: "Question", how: dict[str, Any], share: float | None) -> Found:
+    """The rates tried, and the largest that holds, by simulation and by the closed form."""
+    from sizing.cli._simulation import answer_of, closed_form
+    from sizing.simulator import sustainable_rate
+
+    found = sustainable_rate(asked.traffic, asked.replica, asked.slo, share=share, **_without(how, "slo"))
+    claimed = closed_form(asked, how["fleet"].replicas, share) if how["prefill"] is None else None
+    rows: list[dict[str, object]] = [
+        {"requests_per_s": rate, "goodput": kept, "holds": rate <= found.request_rate_per_s}
+        for rate, kept in found.tried
+    ]
+    notes = [f"largest rate that holds: {found.request_rate_per_s:.3g} requests/s"]
+    if claimed is not None:
+        rate, limit = claimed["request_rate_per_s"], claimed["limited_by"]
+        notes.append(f"by the closed form {rate:.3g} requests/s, limited by {limit}")
+    wanted = asked.slo.describe() if share is None else f"{share:.4g} of requests within both targets"
+    section = {"request_rate_per_s": found.request_rate_per_s, "too_much_per_s": found.too_much_per_s,
+               "saturated_per_s": found.saturated_per_s, "goodput_share": share, "closed_form": claimed,
+               "tried": rows}  # fmt: skip
+    at_rate = {} if found.at_rate is None else answer_of(found.at_rate)
+    return rows, [*notes, wanted], {"sustainable": section, **at_rate}
+
+
+def _policies(asked: "Question", how: dict[str, Any], share: float | None) -> Found:
+    """The largest rate under each policy, over that of the first."""
+    from sizing.cli._simulation import POLICIES
+    from sizing.simulator import sustainable_rate
+
+    rows: list[dict[str, object]] = []
+    best = 0.0
+    for policy in POLICIES:
+        replica = asked.replica.with_scheduler(**policy)
+        found = sustainable_rate(asked.traffic, replica, asked.slo, share=share, **_without(how, "slo"))
+        best = best or found.request_rate_per_s
+        over = found.request_rate_per_s / best if best else None
+        rows.append({**policy, "requests_per_s": found.request_rate_per_s, "over_first": over})
+    longest = asked.replica.scheduler.longest_request_tokens
+    note = f"'longest' keeps room for {longest:,} tokens a request (--max-model-len); static batches end together"
+    return rows, [asked.slo.describe() if share is None else f"goodput {share:.4g}", note], {"policies": rows}
+
+
+def _without(how: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in how.items() if key != name}
+
+
+def _print(asked: "Question", fleet: dict[str, Any], runs: dict[str, Any], found: Found, format: str, out: Path | None
+           ) -> None:  # fmt: skip
+    from sizing.cli._simulation import document
+    from sizing.reports.tabular import json_text, render_rows
+
+    rows, notes, sections = found
+    notes = [*asked.notes, *notes]
+    if format == "json":
+        emit(json_text(document(asked, fleet, runs, **{**sections, "notes": notes})), out)
+        return
+    one = asked.deployment
+    title = f"{fleet['replicas']} x {one.model.name} on {one.gpus} x {one.gpu.id}, {fleet['router']}"
+    if asked.assumptions:
+        notes.append("assumed: " + ", ".join(f"{a.name} {a.value}" for a in asked.assumptions))
+    emit(render_rows(rows, format=format, title=title, notes=notes), out)

@@ -79,6 +79,24 @@ def whole_run(records: Records) -> dict[str, float]:
     }
 
 
+def replica_rows(records: Records) -> list[dict[str, object]]:
+    """Each replica of one run: requests that ended there, share of time in steps, what it computed and held."""
+    for_s = max(records.end_s - float(records.arrival_s.min()), 1e-12)
+    last = records.replica[records.done]
+    requests = np.bincount(last, minlength=len(records.steps))
+    tokens = np.bincount(last, weights=records.output_tokens[records.done], minlength=len(records.steps))
+    return [
+        {
+            "replica": k, "requests": int(requests[k]), "output_tokens": int(tokens[k]), "steps": int(records.steps[k]),
+            "utilization": float(records.busy_s[k]) / for_s, "prefilled_tokens": int(records.prefilled_tokens[k]),
+            "preemptions": int(records.preemptions[k]),
+            "requests_present": float(records.present_request_s[k]) / for_s,
+            "peak_kv_blocks": int(records.peak_kv_blocks[k]),
+        }
+        for k in range(len(records.steps))
+    ]  # fmt: skip
+
+
 def check_laws(records: Records, kv_blocks: int, everywhere_up: bool) -> None:
     """Little's law and the size of the cache, on every run; a run that breaks one is a fault of ours."""
     if int(records.peak_kv_blocks.max()) > kv_blocks:

@@ -172,7 +172,9 @@ def pack(
     chains = int(requests.chain.max()) + 1 if caching and requests.chain is not None else 0
     if chains and requests.chain_parent is not None:
         chains = len(requests.chain_parent)
-    blocks = min(scheduler.kv_tokens // scheduler.block_tokens, int(total.sum()) // scheduler.block_tokens + len(total))
+    reserved = 0 if paged else -(-scheduler.longest_request_tokens // scheduler.block_tokens)
+    most_used = int(total.sum()) // scheduler.block_tokens + len(total) if paged else reserved * len(total)
+    blocks = min(scheduler.kv_tokens // scheduler.block_tokens, most_used)
     classes = 1 if requests.priority is None else int(requests.priority.max()) + 1
     longest = int(q[:, at.OUTPUT].max(initial=1))
     arena = _arena(scheduler, longest, classes, chains, blocks)
@@ -180,11 +182,10 @@ def pack(
     cursor_w.take(arena["arena"] * fleet.replicas)
     cursor_s.take(at.FIRST_ROW + at.ROW * fleet.replicas)
     table, values = pack_steps(steps, scheduler, cursor_f)
-    reserved = -(-scheduler.longest_request_tokens // scheduler.block_tokens)
     o = dict(
         replicas=fleet.replicas, arrivals=arrivals, events=len(fleet.events), router=ROUTERS.index(fleet.router),
         budget=scheduler.max_num_batched_tokens, most_running=scheduler.max_num_seqs,
-        block=scheduler.block_tokens, blocks=blocks, reserved=0 if paged else reserved, ready=int(ready),
+        block=scheduler.block_tokens, blocks=blocks, reserved=reserved, ready=int(ready),
         chained=int(arrivals < len(order)), load_tokens=fleet.request_weight_tokens, miss_weight=fleet.miss_weight,
         horizon=at.NEVER - 1 if horizon_s is None else int(to_ps(horizon_s)),
         classes=classes, chains=chains, fleet=cursor_s.take(at.FLEET_ROW), gaps=cursor_s.take(2 * at.GAP_BINS),

@@ -1,12 +1,14 @@
 """The rate a fleet sustains, rate sweeps, and a plan held against the simulation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from sizing.errors import InputError
 from sizing.simulator.replicamodel import ReplicaModel
-from sizing.simulator.simulation import SimulationResult, at_rate, simulate
+from sizing.simulator.simulation import SimulationResult, at_rate, draw, simulate
 from sizing.workload import Slo, Workload
 
 TOLERANCE = 0.01
@@ -25,6 +27,9 @@ class SustainableRate:
         The smallest rate found not to hold. [request/s]
     at_rate
         The simulation at the rate that holds; None where none does.
+    saturated_per_s
+        Requests over the time they take when all are there at once: no rate above it lasts, whatever the targets
+        allow in a run that ends. [request/s]
     tried
         Rates tried, with the goodput of each.
     """
@@ -32,7 +37,24 @@ class SustainableRate:
     request_rate_per_s: float
     too_much_per_s: float
     at_rate: SimulationResult | None
+    saturated_per_s: float
     tried: tuple[tuple[float, float], ...]
+
+
+def saturated_rate(workload: Workload, replica: ReplicaModel, **how: Any) -> float:
+    """Requests a fleet answers in a second when all of a run are there at once. [request/s]
+
+    Parameters
+    ----------
+    workload, replica
+        Shape of the requests, and the replica.
+    how
+        Arguments of :func:`simulate`.
+    """
+    drawn = draw(workload, how.get("requests"), how.get("duration_s"), how.get("seed", 0))
+    at_once = replace(drawn, arrival_s=np.zeros(len(drawn)))
+    alone = {**how, "requests": None, "duration_s": None, "replications": 1, "warm_up": 0.0, "horizon_s": None}
+    return simulate(at_once, replica, **alone)["requests_per_s"].value
 
 
 def sustainable_rate(
@@ -62,8 +84,12 @@ def sustainable_rate(
     tried: list[tuple[float, float]] = []
     best: SimulationResult | None = None
 
+    saturated = saturated_rate(workload, replica, **how)
+
     def holds(rate: float) -> bool:
         nonlocal best
+        if rate > saturated:
+            return False
         result = simulate(at_rate(workload, rate), replica, slo=slo, **how)
         tried.append((rate, result.goodput.value))
         good = result.attained if share is None else result.goodput.value >= share
@@ -75,7 +101,7 @@ def sustainable_rate(
     for _ in range(MOST_DOUBLINGS):
         if not holds(high):
             break
-        low, high = high, high * 2
+        low, high = high, high * 2 if high >= saturated else min(high * 2, saturated)
     if low == 0.0:
         for _ in range(MOST_DOUBLINGS):
             low, tested = 0.0, high / 2
@@ -89,7 +115,9 @@ def sustainable_rate(
             low = middle
         else:
             high = middle
-    return SustainableRate(request_rate_per_s=low, too_much_per_s=high, at_rate=best, tried=tuple(sorted(tried)))
+    return SustainableRate(
+        request_rate_per_s=low, too_much_per_s=high, at_rate=best, saturated_per_s=saturated, tried=tuple(sorted(tried))
+    )  # fmt: skip
 
 
 def sweep_rates(

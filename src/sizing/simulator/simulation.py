@@ -1,7 +1,7 @@
 """Simulate a workload or a trace on a fleet, and say what came of it, with confidence intervals."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,14 @@ from sizing.simulator.estimates import (
     measures,
     over_batches,
     over_replications,
+    replica_rows,
     whole_run,
 )
 from sizing.simulator.playback import replay
 from sizing.simulator.pools import PrefillPool, replay_pools
 from sizing.simulator.records import Records
 from sizing.simulator.replicamodel import ReplicaModel, replica_model
-from sizing.simulator.spec import FleetPlan, check_whole
+from sizing.simulator.spec import FleetPlan, check_whole, in_turns
 from sizing.workload import Slo, Workload
 from sizing.workload.requests import Requests
 from sizing.workload.slo import Attainment, evaluate
@@ -81,6 +82,29 @@ class SimulationResult:
         """TTFT and TPOT as the targets mean them: worst window, percentile or mean, requests or gaps."""
         return (interval([a.ttft_s for a in self.attainment]), interval([a.tpot_s for a in self.attainment]))
 
+    @property
+    def verdict(self) -> dict[str, object]:
+        """TTFT and TPOT in the statistic of the targets, and whether they hold. [s]"""
+        if self.slo is None:
+            return {}
+        ttft, tpot = self._judged()
+        return {"attained": self.attained, "ttft_s": asdict(ttft), "tpot_s": asdict(tpot)}
+
+    def summary(self) -> dict[str, object]:
+        """Figures by metric and statistic, each with its interval: ``summary()["ttft_s"]["p99"]["value"]``."""
+        found: dict[str, Any] = {}
+        for name, estimate in self.estimates.items():
+            metric, _, statistic = name.removesuffix("_s").rpartition("_")
+            if statistic == "mean" or statistic.removeprefix("p").replace(".", "").isdigit():
+                found.setdefault(f"{metric}_s", {})[statistic] = asdict(estimate)
+            else:
+                found[name] = asdict(estimate)
+        return found
+
+    def per_replica(self) -> list[dict[str, object]]:
+        """What each replica did in the first replication, warm-up included."""
+        return replica_rows(self.records[0])
+
     def to_records(self) -> list[dict[str, object]]:
         """A row a figure."""
         return [{"figure": name, "value": e.value, "low": e.low, "high": e.high} for name, e in self.estimates.items()]
@@ -96,7 +120,7 @@ def _judge(records: Records, keep: Any, slo: Slo) -> Attainment:
     return evaluate(slo, ttft_s=ttft, tpot_s=tpot, finished=finished, arrival_s=records.arrival_s[keep], **pooled)
 
 
-def _draw(traffic: Any, requests: int | None, duration_s: float | None, seed: int) -> Requests:
+def draw(traffic: Any, requests: int | None, duration_s: float | None, seed: int) -> Requests:
     """Requests of one replication."""
     if isinstance(traffic, Workload):
         if duration_s is not None:
@@ -116,7 +140,7 @@ def simulate(
     slo: Slo | None = None, requests: int | None = None, duration_s: float | None = None,
     replications: int | None = None, seed: int = 0, warm_up: float = 0.1, horizon_s: float | None = None,
     fleet: FleetPlan | None = None, prefill: PrefillPool | None = None, keep_records: bool = False,
-    progress: Callable[[float], None] | None = None,
+    concurrency: int | None = None, pause_s: float = 0.0, progress: Callable[[float], None] | None = None,
 ) -> SimulationResult:  # fmt: skip
     """Simulate a fleet, iteration by iteration.
 
@@ -145,6 +169,9 @@ def simulate(
         A prefill pool; ``replica`` then only decodes.
     keep_records
         Keep the records of every replication.
+    concurrency, pause_s
+        So many users, each of whom sends the next request a pause after the answer to the one before: a closed loop,
+        in which the request rate is an answer. None: requests arrive by the clock. [request], [s]
     progress
         Called with the share that is done.
     """
@@ -154,11 +181,15 @@ def simulate(
     plan = fleet or FleetPlan(replicas=replicas, router=router)
     runs = (REPLICATIONS if isinstance(traffic, Workload) else 1) if replications is None else replications
     check_whole("replications", runs, 1, 10_000)
+    check_whole("requests", REQUESTS if requests is None else requests, 1, 1 << 31)
+    check_whole("seed", seed, 0, 1 << 62)
     figures: list[dict[str, float]] = []
     judged: list[Attainment] = []
     kept: list[Records] = []
     for k in range(runs):
-        drawn = _draw(traffic, requests, duration_s, seed + k)
+        drawn = draw(traffic, requests, duration_s, seed + k)
+        if concurrency is not None:
+            drawn = in_turns(drawn, concurrency, pause_s)
         share = None if progress is None else _part(progress, k, runs)
         records = _run(drawn, model, plan, prefill, seed + k, horizon_s, share)
         keep, warm_up_s = counted(records, warm_up)
@@ -174,7 +205,7 @@ def simulate(
         estimates |= {name: interval([value]) for name, value in whole_run(kept[0]).items()}
     return SimulationResult(
         estimates=estimates, attainment=tuple(judged), records=tuple(kept), replications=runs, warm_up_s=warm_up_s,
-        slo=slo, notes=_notes(runs, warm_up, warm_up_s, horizon_s, slo, estimates),
+        slo=slo, notes=_notes(runs, warm_up, warm_up_s, horizon_s, slo, estimates, concurrency),
     )  # fmt: skip
 
 
@@ -197,13 +228,17 @@ def _run(
 
 def _notes(
     runs: int, warm_up: float, warm_up_s: float, horizon_s: float | None, slo: Slo | None,
-    estimates: Mapping[str, Estimate],
+    estimates: Mapping[str, Estimate], concurrency: int | None,
 ) -> tuple[str, ...]:  # fmt: skip
     how = f"{runs} independent replications" if runs > 1 else "20 consecutive batches of requests of one run"
     notes = [f"95 % intervals from {how}"]
     if warm_up:
         notes.append(f"the requests of the first {warm_up:.0%} of the time ({warm_up_s:.0f} s) are left out: warm-up")
     notes.append("runs until all are answered" if horizon_s is None else f"stops at {horizon_s:g} s")
+    if concurrency is not None:
+        notes.append(
+            f"closed loop of {concurrency} users: all begin at once, and rates include the end, when fewer are left"
+        )
     if slo is not None:
         notes.append(slo.describe())
     missed = estimates["refused"].value + estimates["unfinished"].value

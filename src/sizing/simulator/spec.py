@@ -1,7 +1,7 @@
 """What is simulated: how an engine schedules, the requests, and what happens to the fleet."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -113,12 +113,32 @@ def closed_loop(
     more
         Other arrays of :class:`sizing.workload.Requests`.
     """
+    bare = Requests(
+        arrival_s=np.zeros(len(np.asarray(input_tokens))), input_tokens=np.asarray(input_tokens, dtype=np.int64),
+        output_tokens=np.asarray(output_tokens, dtype=np.int64), **more,
+    )  # fmt: skip
+    return in_turns(bare, concurrency, pause_s)
+
+
+def in_turns(requests: Requests, concurrency: int, pause_s: float = 0.0) -> Requests:
+    """The same requests, sent by users who each wait for their answer; when they arrived does not matter.
+
+    Parameters
+    ----------
+    requests
+        In the order they are sent. Where users keep a conversation going, they are users already.
+    concurrency, pause_s
+        As for :func:`closed_loop`. [request], [s]
+    """
     check_whole("concurrency", concurrency, 1, 1 << 24)
-    count = len(np.asarray(input_tokens))
-    return Requests(
-        arrival_s=np.zeros(count), input_tokens=np.asarray(input_tokens, dtype=np.int64),
-        output_tokens=np.asarray(output_tokens, dtype=np.int64), pause_s=np.full(count, pause_s),
-        after=np.maximum(np.arange(count) - concurrency, -1), **more,
+    if not 0 <= pause_s <= LONGEST_S:
+        raise InputError(f"pause_s: {pause_s!r} is not allowed; give seconds from 0 to 4,000,000")
+    if requests.after is not None and np.any(requests.after >= 0):
+        raise InputError("concurrency: these requests wait for each other already, as turns of a conversation")
+    count = len(requests)
+    return replace(
+        requests, arrival_s=np.zeros(count), pause_s=np.full(count, pause_s),
+        after=np.maximum(np.arange(count) - concurrency, -1),
     )  # fmt: skip
 
 

@@ -1,0 +1,188 @@
+"""`size-inference simulate`: modes, pipes, and the document that JSON gives."""
+
+import gzip
+import io
+import json
+import sys
+
+import pytest
+
+from sizing.cli import run
+from sizing.schema import SimulationDocument
+
+TRACE = "arrived_at,num_prefill_tokens,num_decode_tokens\n" + "".join(
+    f"{k / 2},{100 + k},{5 + k % 3}\n" for k in range(40)
+)
+SHORT = ("simulate", "--requests", "300", "--replications", "2", "--replicas", "1", "--rps", "2")
+
+
+def output(capsys, *words):
+    code = run(list(words))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def document(capsys, *words):
+    code, out, err = output(capsys, *words, "--format", "json")
+    assert code == 0, err
+    found = json.loads(out)
+    if words[0] == "simulate":
+        SimulationDocument.model_validate(found)
+    return found
+
+
+def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
+
+
+def test_the_document_holds_question_assumptions_workload_and_answer(capsys):
+    d = document(capsys, *SHORT, "--slo-tpot", "30ms", "--percentile", "95", "--cv", "2")
+    assert (d["schema"], d["schema_version"]) == ("sizing.simulation", 1)
+    q = d["question"]
+    assert (q["gpu"], q["replicas"], q["requests"], q["slo"]["tpot_s"]) == ("h100-sxm", 1, 300, 0.03)
+    assert q["slo"]["tpot_percentile"] == 95
+    assert q["scheduler"]["kv_reservation"] == "paged"
+    assert {a["name"] for a in d["assumptions"]} == {"model", "gpu", "engine", "input", "output", "slo_ttft"}
+    assert d["workload"]["request_rate_per_s"] == 2
+    assert d["workload"]["arrivals"]["cv"] == 2
+    ttft = d["summary"]["ttft_s"]
+    assert 0 < ttft["p50"]["value"] <= ttft["p99"]["value"]
+    assert ttft["mean"]["low"] <= ttft["mean"]["value"] <= ttft["mean"]["high"]
+    assert d["targets"]["attained"] is True
+    assert d["targets"]["tpot_s"]["value"] == pytest.approx(d["summary"]["tpot_s"]["p95"]["value"])
+    assert [r["requests"] for r in d["replicas"]] == [300]
+    assert d["replicas"][0]["output_tokens"] == 300 * 400
+    assert any("warm-up" in note for note in d["notes"])
+
+
+def test_replicas_share_the_requests(capsys):
+    d = document(capsys, *SHORT[:5], "--replicas", "3", "--rps", "6")
+    assert sum(r["requests"] for r in d["replicas"]) == 300
+    assert all(r["prefilled_tokens"] == 2000 * r["requests"] for r in d["replicas"])
+
+
+def test_rates_and_users_give_a_line_each(capsys):
+    rates = document(capsys, *SHORT[:-2], "--rates", "1,4/s")["runs"]
+    assert [r["request_rate_per_s"] for r in rates] == [1, 4]
+    assert rates[0]["summary"]["tpot_s"]["mean"]["value"] < rates[1]["summary"]["tpot_s"]["mean"]["value"]
+    users = document(capsys, *SHORT[:-2], "--concurrency", "1,16")["runs"]
+    assert [r["concurrency"] for r in users] == [1, 16]
+    alone, many = (r["summary"] for r in users)
+    assert alone["requests_present"]["value"] == pytest.approx(1, abs=0.02)
+    assert many["requests_per_s"]["value"] > 4 * alone["requests_per_s"]["value"]
+    code, out, _ = output(capsys, *SHORT[:-2], "--rates", "1,4", "--format", "csv")
+    assert code == 0
+    assert len(out.splitlines()) == 3
+
+
+def test_one_number_of_users_is_told_in_full_and_pauses_count(capsys):
+    d = document(capsys, *SHORT[:-2], "--concurrency", "4", "--pause", "10s")
+    latency = d["summary"]["latency_s"]["mean"]["value"]
+    assert d["load"] == {"concurrency": 4}
+    assert d["summary"]["requests_per_s"]["value"] == pytest.approx(4 / (latency + 10), rel=0.05)
+
+
+def test_search_gives_both_answers(capsys):
+    d = document(capsys, *SHORT, "--sustainable", "--percentile", "95")
+    found = d["sustainable"]
+    assert found["request_rate_per_s"] < found["too_much_per_s"] <= 1.02 * found["request_rate_per_s"]
+    assert found["closed_form"]["request_rate_per_s"] == pytest.approx(found["request_rate_per_s"], rel=0.25)
+    assert d["summary"]["tpot_s"]["p95"]["value"] <= 0.020
+    share = document(capsys, *SHORT, "--goodput", "90%")["sustainable"]
+    assert share["goodput_share"] == 0.9
+
+
+def test_policies_are_compared_by_the_rate_they_carry(capsys, tmp_path):
+    made = tmp_path / "chat.toml"
+    assert run(["workload", "--shape", "chat", "--rps", "3", "--fit", str(made)]) == 0
+    capsys.readouterr()
+    rows = document(capsys, "simulate", "--requests", "800", "--replications", "1", "--replicas", "1", "--trace",
+                    str(made), "--compare-policies", "--slo-ttft", "20s", "--slo-tpot", "200ms", "--max-model-len",
+                    "16k")["policies"]  # fmt: skip
+    carried = {(r["batching"], r["kv_reservation"]): r["requests_per_s"] for r in rows}
+    assert carried["continuous", "paged"] > 1.5 * carried["continuous", "longest"]
+    assert carried["continuous", "longest"] > 1.5 * carried["static", "longest"]
+    assert rows[0]["over_first"] == 1.0
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_trace_from_standard_input(capsys, monkeypatch, tmp_path, packed):
+    content = gzip.compress(TRACE.encode()) if packed else TRACE.encode()
+    pipe(monkeypatch, content)
+    piped = document(capsys, "simulate", "--trace", "-", "--warm-up", "0")
+    (tmp_path / "trace.csv").write_bytes(content)
+    filed = document(capsys, "simulate", "--trace", str(tmp_path / "trace.csv"), "--warm-up", "0")
+    assert piped["summary"] == filed["summary"]
+    assert piped["workload"]["requests"] == 40
+    assert piped["workload"]["file"] == "-"
+
+
+def test_a_trace_sent_by_users(capsys, tmp_path):
+    (tmp_path / "trace.csv").write_text(TRACE)
+    d = document(capsys, "simulate", "--trace", str(tmp_path / "trace.csv"), "--concurrency", "2", "--replicas", "1")
+    rate, latency = (d["summary"][name] for name in ("requests_per_s", "latency_s"))
+    assert rate["value"] * latency["mean"]["value"] == pytest.approx(2, rel=0.05)  # Little's law
+
+
+def test_a_plan_file_from_standard_input_for_both_jobs(capsys, monkeypatch):
+    text = b"model: Qwen/Qwen3-8B\ngpu: [h200, h100]\nrps: 3\nslo-tpot: 40ms\nspares: 1\n"
+    pipe(monkeypatch, text)
+    d = document(capsys, "simulate", "--config", "-", "--requests", "200", "--replicas", "1")
+    assert (d["question"]["gpu"], d["workload"]["request_rate_per_s"]) == ("h200-sxm", 3)
+    assert any("the first of h200, h100" in note for note in d["notes"])
+    pipe(monkeypatch, text)
+    plan = document(capsys, "--config", "-")
+    assert plan["request_rate_per_s"] == 3
+
+
+def test_a_workload_file_is_sampled(capsys, tmp_path):
+    made = tmp_path / "chat.toml"
+    assert run(["workload", "--shape", "chat", "--rps", "3", "--fit", str(made)]) == 0
+    capsys.readouterr()
+    d = document(capsys, "simulate", "--trace", str(made), "--requests", "200", "--replications", "2")
+    assert d["workload"]["request_rate_per_s"] == 3
+    assert d["replications"] == 2
+
+
+def test_failures_are_events(capsys):
+    d = document(capsys, *SHORT[:5], "--replicas", "2", "--rps", "6", "--event", "10s,fail,1", "--event", "20s,start,1")
+    assert d["question"]["events"] == ["10s,fail,1", "20s,start,1"]
+    assert d["summary"]["unfinished"]["value"] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--rates", "1", "--concurrency", "2"), "--concurrency and --rates: give one of them"),
+        (("--rates", "1,x"), "--rates: 'x'"),
+        (("--concurrency", "0"), "--concurrency: '0'"),
+        (("--event", "3s"), "--event: '3s' is not allowed; write time,kind,replica"),
+        (("--event", "3s,burn,0"), "kind: 'burn' is not known"),
+        (("--event", "3s,fail,9"), "replica: 9"),
+        (("--requests", "0"), "requests: 0"),
+        (("--concurrency", "2", "--prefill-replicas", "1"), "closed loop cannot be simulated on separate pools"),
+        (("--config", "-"), "--config"),
+    ],
+)
+def test_bad_input_is_one_line(capsys, monkeypatch, words, said):
+    pipe(monkeypatch, b"[not a mapping")
+    code, out, err = output(capsys, "simulate", *words)
+    assert code == 2
+    assert out == ""
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_trace_has_its_own_rate(capsys, monkeypatch):
+    for words, said in (
+        (("--rates", "1"), "a trace has its own rate"),
+        (("--rps", "2"), "a trace is replayed as it is"),
+    ):
+        pipe(monkeypatch, TRACE.encode())
+        code, _, err = output(capsys, "simulate", "--trace", "-", *words)
+        assert code == 2
+        assert said in err
+    pipe(monkeypatch, b"")
+    code, _, err = output(capsys, "simulate", "--trace", "-")
+    assert code == 2
+    assert "standard input: the file is empty" in err
