@@ -94,6 +94,47 @@ def test_light_load_has_the_ttft_of_the_closed_form(engine: str) -> None:
     assert delivered == pytest.approx(steps.engine.first_token_steps * claimed.tpot_s.value, rel=0.02)
 
 
+def test_prompts_in_steps_of_their_own_by_hand() -> None:
+    """The second prompt, 7 ms later, holds up the first request's second token by its own prefill."""
+    two = Requests(arrival_s=np.array([0.0, 0.012]), input_tokens=np.array([100, 200]), output_tokens=np.array([3, 2]))
+    r = replay(two, STEPS, dataclasses.replace(ENGINE, mixed=False))
+    one_s, two_s = (5e-3 + 3e-5 * n + 1e-10 * n * (n + 1) / 2 for n in (100, 200))
+    decode_s = 5e-3 + 3e-5 + 4.4e-8 * 101
+    both_s = 5e-3 + 2 * 3e-5 + 4.4e-8 * (102 + 201)
+    assert r.first_token_ps * 1e-12 == pytest.approx([one_s, one_s + decode_s + two_s], abs=1e-11)
+    assert r.finish_ps * 1e-12 == pytest.approx([one_s + decode_s + two_s + both_s] * 2, abs=1e-11)
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_gaps_between_tokens_add_up(mixed: bool) -> None:
+    drawn = CHAT.at_rate(12).sample(800, 1)
+    r = replay(drawn, STEPS, dataclasses.replace(ENGINE, mixed=mixed))
+    assert r.preempted.sum() == 0
+    assert r.gap_count.sum() == (drawn.output_tokens - 1).sum()
+    waited_s = (r.finish_ps - r.first_token_ps).sum() * 1e-12
+    assert (r.gap_count * r.gap_s).sum() == pytest.approx(waited_s, rel=2e-3)
+
+
+def test_an_answer_whose_room_is_kept_is_never_preempted() -> None:
+    short = dataclasses.replace(ENGINE, kv_tokens=12_000)
+    drawn = CHAT.sample(600, 2)
+    assert replay(drawn, STEPS, short).preempted.sum() > 0
+    kept = replay(drawn, STEPS, dataclasses.replace(short, kv_reservation="answer"))
+    assert kept.preempted.sum() == 0
+    assert kept.peak_kv_blocks.max() <= 12_000 // 16
+
+
+@pytest.mark.parametrize(
+    ("engine", "mixed", "kept"), [("vllm", True, "paged"), ("sglang", False, "paged"), ("trtllm", True, "answer")]
+)
+def test_a_replica_forms_steps_as_its_engine_does(engine: str, mixed: bool, kept: str) -> None:
+    made = replica_model(
+        Deployment(model=read_model("Qwen/Qwen3-8B"), gpu=gpu("h100-sxm"), settings=EngineSettings(engine=engine))
+    )
+    assert (made.scheduler.mixed, made.scheduler.kv_reservation) == (mixed, kept)
+    assert made.with_scheduler(mixed=True).scheduler.mixed
+
+
 def test_same_seed_same_answer_and_intervals_that_cover_the_mean() -> None:
     first = simulate(CHAT, REPLICA, replicas=2, slo=SLO, requests=1500, replications=4)
     again = simulate(CHAT, REPLICA, replicas=2, slo=SLO, requests=1500, replications=4)

@@ -64,7 +64,12 @@ def command(
     max_num_batched_tokens: Annotated[Text, _option("Tokens in one step at most.")] = None,
     max_model_len: Annotated[Text, _option("Longest context; longer requests are refused.")] = None,
     batching: Annotated[str, typer.Option(help="continuous or static.")] = "continuous",
-    kv_reservation: Annotated[str, typer.Option(help="paged, or longest: room for the longest request.")] = "paged",
+    kv_reservation: Annotated[
+        Text,
+        _option(
+            "paged, answer (room for all of it) or longest (for the longest request); the engine's own if left out."
+        ),
+    ] = None,
     slo_ttft: Annotated[Text, _option("Time to first token.")] = None,
     slo_tpot: Annotated[Text, _option("Time per output token.")] = None,
     percentile: Annotated[
@@ -88,7 +93,7 @@ def command(
     )  # fmt: skip
     settings = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens,
                 "max_model_len": max_model_len}  # fmt: skip
-    policies = {"batching": batching, "kv_reservation": kv_reservation}
+    policies = {"batching": batching} | ({} if kv_reservation is None else {"kv_reservation": kv_reservation})
     asked = asking.question(options.with_file(config) if config else options, cv, settings, policies)
     if replicas is None:
         asked.assumptions.append(asking.REPLICAS)

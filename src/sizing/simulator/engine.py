@@ -27,11 +27,15 @@ from sizing.simulator.layout import (
     FREE,
     GAP_BINS,
     GENERATED,
+    GROUP_SINCE,
+    GROUP_SIZE,
+    GROUPS,
     HEAP,
     HIT,
     IDLE,
     LAST_CHANGE,
     MIXED,
+    MOST_GROUPS,
     NEVER,
     NEXT_FINISH,
     NULL,
@@ -50,6 +54,7 @@ from sizing.simulator.layout import (
     P_HEAP,
     P_KNOT_COUNT,
     P_KNOTS,
+    P_MIXED,
     P_MOST_RUNNING,
     P_ORDER,
     P_PRESENT,
@@ -64,6 +69,7 @@ from sizing.simulator.layout import (
     PHASE,
     PREEMPTED,
     PREEMPTIONS,
+    PREFILL,
     PREFILLED,
     PRESENT,
     PROMPT,
@@ -76,6 +82,7 @@ from sizing.simulator.layout import (
     SHARED,
     SLOT_POOL,
     SPAWNED,
+    STANDING,
     STATE,
     STEP,
     STEPS,
@@ -89,7 +96,7 @@ from sizing.simulator.layout import (
     SmallRows,
 )
 from sizing.simulator.prefixcache import find, free_on_path, hold, publish, take
-from sizing.simulator.slots import admit, join, part_from, pop_head, queue_front, queue_head, vacate
+from sizing.simulator.slots import admit, join, part_from, pop_head, queue_front, queue_head, reserved_blocks, vacate
 from sizing.simulator.stepcost import client_ps, delivery_ps, fixed_ps, knot, step_ps
 
 
@@ -248,18 +255,16 @@ def preempt_part(s: Ints, w: Small, q: SmallRows, r: int) -> None:
 
 
 @compiled
-def preempt_decode(s: Ints, w: Small, q: SmallRows, r: int, slot: int, grown: int) -> int:
-    """Preempt a decoding sequence before its step; returns the block it needed for it.
+def preempt_decode(s: Ints, w: Small, q: SmallRows, r: int, slot: int, past: int, grown: int) -> int:
+    """Preempt a decoding sequence after step ``past``; returns the block it needed for the next one.
 
     ``grown`` is 1 when it already has that block and the sums hold its next token.
     """
-    row, size = FIRST_ROW + r * ROW, s[P_MOST_RUNNING]
-    base, step = r * s[P_ARENA] + s[P_SLOT], s[row + STEP]
+    row, size, base = FIRST_ROW + r * ROW, s[P_MOST_RUNNING], r * s[P_ARENA] + s[P_SLOT]
     i = w[base + slot]
-    done = step - 1 - w[base + S_JOIN * size + slot]
-    tokens = w[base + S_TOKENS * size + slot] + done
+    tokens = w[base + S_TOKENS * size + slot] + past - w[base + S_JOIN * size + slot]
     needed = 1 if s[P_RESERVED] == 0 and tokens % s[P_BLOCK] == 0 else 0
-    q[i, GENERATED] = q[i, OUTPUT] - (w[base + S_FINISH * size + slot] - (step - 1))
+    q[i, GENERATED] = q[i, OUTPUT] - (w[base + S_FINISH * size + slot] - past)
     part_from(s, w, r, slot, tokens + grown)
     vacate(s, w, q, r, slot, blocks_for(s, tokens + grown), tokens)
     q[i, PREEMPTED] += 1
@@ -272,7 +277,7 @@ def preempt_decode(s: Ints, w: Small, q: SmallRows, r: int, slot: int, grown: in
 def grow_decodes(s: Ints, w: Small, q: SmallRows, r: int) -> bool:
     """Give the decoding sequences the blocks of this step, preempting from the tail while there are too few."""
     row = FIRST_ROW + r * ROW
-    if s[P_RESERVED] > 0:
+    if s[P_RESERVED] != 0:
         s[row + CONTEXT] += s[row + DECODING]
         return False
     need = w[r * s[P_ARENA] + s[P_GROW] + s[row + STEP] % s[P_BLOCK]]
@@ -284,7 +289,7 @@ def grow_decodes(s: Ints, w: Small, q: SmallRows, r: int) -> bool:
         if slot == s[row + PART]:
             preempt_part(s, w, q, r)
         else:
-            need -= preempt_decode(s, w, q, r, slot, 0)
+            need -= preempt_decode(s, w, q, r, slot, s[row + STEP] - 1, 0)
         preempted = True
     take(s, w, r, need)
     s[row + CONTEXT] += s[row + DECODING]
@@ -313,14 +318,17 @@ def note_chunk(s: Ints, w: Small, q: SmallRows, r: int, slot: int, computed: int
 
 
 @compiled
-def continue_part(s: Ints, w: Small, q: SmallRows, r: int, budget: int) -> tuple[int, int, bool]:
-    """Next chunk of the partly prefilled sequence: its tokens, its attention, and whether anyone was preempted."""
+def continue_part(s: Ints, w: Small, q: SmallRows, r: int, budget: int, past: int, grown: int) -> tuple[int, int, bool]:
+    """Next chunk of the partly prefilled sequence: its tokens, its attention, and whether anyone was preempted.
+
+    ``past`` and ``grown`` as in :func:`preempt_decode`, for who has to make room.
+    """
     row = FIRST_ROW + r * ROW
     slot, start = s[row + PART], s[row + PART_START]
     i = w[r * s[P_ARENA] + s[P_SLOT] + slot]
     total = q[i, PROMPT] + q[i, GENERATED]
     tokens = min(total - start, budget)
-    need = 0 if s[P_RESERVED] > 0 else blocks_for(s, start + tokens) - blocks_for(s, start)
+    need = 0 if s[P_RESERVED] != 0 else blocks_for(s, start + tokens) - blocks_for(s, start)
     preempted = False
     while s[row + FREE] < need:
         preempted = True
@@ -328,7 +336,7 @@ def continue_part(s: Ints, w: Small, q: SmallRows, r: int, budget: int) -> tuple
         if last == slot:
             preempt_part(s, w, q, r)
             return 0, 0, True
-        preempt_decode(s, w, q, r, last, 1)
+        preempt_decode(s, w, q, r, last, past, grown)
     take(s, w, r, need)
     note_chunk(s, w, q, r, slot, start + tokens, total)
     return tokens, tokens * start + tokens * (tokens + 1) // 2, preempted
@@ -340,7 +348,7 @@ def admission(s: Ints, w: Small, q: SmallRows, r: int, i: int, budget: int) -> t
     row = FIRST_ROW + r * ROW
     total = q[i, PROMPT] + q[i, GENERATED]
     if s[P_READY] and q[i, PREEMPTED] == 0:
-        need = blocks_for(s, total)
+        need = blocks_for(s, total) if s[P_RESERVED] == 0 else reserved_blocks(s, q, i)
         return (need if need <= s[row + FREE] else -1), -1, 0, 0
     chain, hit, idle = -1, 0, 0
     if q[i, CHAIN] >= 0:
@@ -348,7 +356,8 @@ def admission(s: Ints, w: Small, q: SmallRows, r: int, i: int, budget: int) -> t
         chain, hit = find(s, w, r, q[i, CHAIN], limit)
         idle = free_on_path(s, w, r, chain, hit)
     tokens = min(total - hit * s[P_BLOCK], budget)
-    need = s[P_RESERVED] if s[P_RESERVED] > 0 else blocks_for(s, hit * s[P_BLOCK] + tokens) - hit
+    need = reserved_blocks(s, q, i) if s[P_RESERVED] != 0 else blocks_for(s, hit * s[P_BLOCK] + tokens)
+    need -= hit
     return (need if need <= s[row + FREE] - idle else -1), chain, hit, tokens
 
 
@@ -385,29 +394,82 @@ def admit_waiting(s: Ints, w: Small, q: SmallRows, t: IntRows, r: int, budget: i
 
 
 @compiled
-def schedule(s: Ints, w: Small, q: SmallRows, t: IntRows, f: Floats, r: int) -> None:
-    """Compose the next step and set its end."""
+def begin_step(s: Ints, f: Floats, r: int, n: int, tokens: int, attention: int, sequences: int) -> int:
+    """Set the end of a step of ``n`` decoding sequences and ``tokens`` prompt tokens; its time. [ps]"""
     row = FIRST_ROW + r * ROW
-    s[row + STEP] += 1
-    preempted = grow_decodes(s, w, q, r)
-    budget = s[P_BUDGET] - s[row + DECODING]
-    tokens, attention, sequences = 0, 0, 0
-    if s[row + PART] >= 0:
-        tokens, attention, again = continue_part(s, w, q, r, budget)
-        preempted = preempted or again
-        sequences = 1 if tokens > 0 else 0
-    if not preempted and s[row + WAITING] > 0:
-        more, pairs, heads = admit_waiting(s, w, q, t, r, budget - tokens)
-        tokens, attention, sequences = tokens + more, attention + pairs, sequences + heads
-    n = s[row + DECODING]
     gap = step_ps(s, f, n, s[row + CONTEXT], tokens, attention, sequences)
     s[row + END] += gap
     s[row + WORKING] += gap
     s[row + PREFILLED] += tokens
     s[row + PEAK_USED] = max(s[row + PEAK_USED], s[P_BLOCKS] - s[row + FREE])
-    s[row + PHASE] = DECODE if tokens == 0 else MIXED
+    return gap
+
+
+@compiled
+def stand_still(s: Ints, r: int) -> None:
+    """Remember since when the decoding sequences that are new to it stand still."""
+    row = FIRST_ROW + r * ROW
+    k, more = s[row + GROUPS], s[row + DECODING] - s[row + STANDING]
+    if more > 0 and k < MOST_GROUPS:
+        s[row + GROUP_SIZE + k], s[row + GROUP_SINCE + k] = more, s[row + END]
+        s[row + GROUPS] = k + 1
+        s[row + STANDING] += more
+
+
+@compiled
+def prefill_alone(s: Ints, w: Small, q: SmallRows, t: IntRows, f: Floats, r: int) -> bool:
+    """Begin a step of prompts only, while those that decode stand still; False if no prompt has room."""
+    row = FIRST_ROW + r * ROW
+    tokens, attention, sequences, preempted = 0, 0, 0, False
+    if s[row + PART] >= 0:
+        tokens, attention, preempted = continue_part(s, w, q, r, s[P_BUDGET], s[row + STEP], 0)
+        sequences = 1 if tokens > 0 else 0
+    if not preempted and s[row + WAITING] > 0:
+        more, pairs, heads = admit_waiting(s, w, q, t, r, s[P_BUDGET] - tokens)
+        tokens, attention, sequences = tokens + more, attention + pairs, sequences + heads
+    if tokens == 0:
+        return False
+    stand_still(s, r)
+    begin_step(s, f, r, 0, tokens, attention, sequences)
+    s[row + PHASE] = PREFILL
+    return True
+
+
+@compiled
+def note_gaps(s: Ints, r: int, gap: int, n: int) -> None:
+    """Count the gaps that a decode step ends; those that stood still before it waited for that too."""
+    row = FIRST_ROW + r * ROW
+    for k in range(s[row + GROUPS]):
+        some = min(s[row + GROUP_SIZE + k], n)
+        if some > 0:
+            note_gap(s, s[row + END] - s[row + GROUP_SINCE + k], some)
+        n -= some
+    s[row + GROUPS] = s[row + STANDING] = 0
     if n > 0:
         note_gap(s, gap, n)
+
+
+@compiled
+def schedule(s: Ints, w: Small, q: SmallRows, t: IntRows, f: Floats, r: int) -> None:
+    """Compose the next step and set its end."""
+    row = FIRST_ROW + r * ROW
+    if s[P_MIXED] == 0 and (s[row + PART] >= 0 or s[row + WAITING] > 0) and prefill_alone(s, w, q, t, f, r):
+        return
+    s[row + STEP] += 1
+    preempted = grow_decodes(s, w, q, r)
+    budget = s[P_BUDGET] - s[row + DECODING]
+    tokens, attention, sequences = 0, 0, 0
+    if s[P_MIXED] and s[row + PART] >= 0:
+        tokens, attention, again = continue_part(s, w, q, r, budget, s[row + STEP] - 1, 1)
+        preempted = preempted or again
+        sequences = 1 if tokens > 0 else 0
+    if s[P_MIXED] and not preempted and s[row + WAITING] > 0:
+        more, pairs, heads = admit_waiting(s, w, q, t, r, budget - tokens)
+        tokens, attention, sequences = tokens + more, attention + pairs, sequences + heads
+    n = s[row + DECODING]
+    gap = begin_step(s, f, r, n, tokens, attention, sequences)
+    s[row + PHASE] = DECODE if tokens == 0 else MIXED
+    note_gaps(s, r, gap, n)
 
 
 @compiled
@@ -417,7 +479,8 @@ def blocked(s: Ints, w: Small, q: SmallRows, r: int) -> bool:
     if s[row + WAITING] == 0 or s[row + SLOT_POOL] == 0:
         return True
     i = queue_head(s, w, r)
-    return admission(s, w, q, r, i, s[P_BUDGET] - s[row + DECODING])[0] < 0
+    beside = s[row + DECODING] if s[P_MIXED] else 0
+    return admission(s, w, q, r, i, s[P_BUDGET] - beside)[0] < 0
 
 
 @compiled
@@ -434,7 +497,7 @@ def run_decodes(s: Ints, w: Small, f: Floats, r: int, limit: int) -> None:
         place += 1
         if place == s[P_BLOCK]:
             place = 0
-        need = 0 if s[P_RESERVED] > 0 else w[a + s[P_GROW] + place]
+        need = 0 if s[P_RESERVED] != 0 else w[a + s[P_GROW] + place]
         if free < need:
             break
         free -= need

@@ -24,7 +24,6 @@ from sizing.simulator.layout import (
     NEXT,
     NEXT_ARRIVAL,
     NEXT_EVENT,
-    NULL,
     OUTPUT,
     P_ARENA,
     P_ARRIVALS,
@@ -84,8 +83,8 @@ def evicted(s: Ints, w: Small, q: SmallRows, r: int) -> int:
     """Link every request of a failed replica, in order, and bring their progress up to date; the first."""
     a, size = r * s[P_ARENA], s[P_MOST_RUNNING]
     base, done = a + s[P_SLOT], s[FIRST_ROW + r * ROW + STEP]
-    if s[FIRST_ROW + r * ROW + PHASE] != NULL:
-        done -= 1  # the step in flight is lost
+    if s[FIRST_ROW + r * ROW + PHASE] == DECODE or s[FIRST_ROW + r * ROW + PHASE] == MIXED:
+        done -= 1  # the token in flight is lost
     head, tail = -1, -1
     for k in range(s[P_CLASSES]):
         slot = w[a + s[P_ORDER] + 2 * k]
@@ -127,7 +126,7 @@ def happen(s: Ints, w: Small, q: SmallRows, f: Floats, r: int, kind: int, time: 
     elif s[row + STATE] != DOWN:
         orphan = evicted(s, w, q, r)
         present(s, f, r, time, -s[row + PRESENT])
-        if s[row + PHASE] == DECODE or s[row + PHASE] == MIXED:
+        if s[row + PHASE] >= DECODE:
             s[row + WORKING] -= s[row + END] - time
         reset(s, w, r)
         s[row + STATE] = DOWN

@@ -44,10 +44,15 @@ STEPS = 21  # steps done
 PREFILLED = 22  # prompt tokens computed, recomputation included
 PEAK_USED = 23  # most KV blocks in use
 WORKING = 24  # time in steps [ps]
-ROW = 32
+STANDING = 25  # sequences that stand still while steps prefill only, by group
+GROUPS = 26  # groups of them: those that decoded before, and those that each such step added
+GROUP_SIZE = 32  # sequences of each group
+GROUP_SINCE = 48  # when it began to stand still [ps]
+MOST_GROUPS = 16
+ROW = 64
 
 # --- phases of a replica
-IDLE, NULL, DECODE, MIXED = 0, 1, 2, 3
+IDLE, NULL, DECODE, MIXED, PREFILL = 0, 1, 2, 3, 4
 # --- states of a replica
 DOWN, UP, DRAINING = 0, 1, 2
 # --- kinds of scheduled events
@@ -101,7 +106,8 @@ COARSE_GAP_PS = 4_000_000_000  # 4 ms beyond, up to 33 s
     P_MOST_RUNNING,
     P_BLOCK,
     P_BLOCKS,
-    P_RESERVED,  # blocks reserved at admission, 0 for paging
+    P_RESERVED,  # blocks reserved at admission, 0 for paging, -1 for those of the request's own prompt and answer
+    P_MIXED,  # prompts share steps with sequences that decode
     P_READY,  # requests arrive with their KV cache (decode pool)
     P_CHAINED,  # arrivals that wait for a completion exist
     P_LOAD_TOKENS,  # prefix-aware router: prompt tokens that one running request weighs
@@ -141,7 +147,7 @@ COARSE_GAP_PS = 4_000_000_000  # 4 ms beyond, up to 33 s
     P_PREFILL,
     P_COSTS,
     P_PRESENT,  # time integral of requests present, per replica [request * s]
-) = range(48)
+) = range(49)
 FIRST_ROW = 64  # where the rows of the replicas begin in s
 
 

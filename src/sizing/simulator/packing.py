@@ -165,15 +165,16 @@ def pack(
         row = np.empty(len(requests), dtype=np.int64)
         row[order] = np.arange(len(order))
         q[row[after[order[arrivals:]]], at.THEN] = np.arange(arrivals, len(order))
-    paged = scheduler.kv_reservation == "paged"
-    caching = scheduler.prefix_caching and requests.chain is not None and paged and not ready
+    whole = scheduler.kv_reservation == "longest"
+    caching = scheduler.prefix_caching and requests.chain is not None and not whole and not ready
     if not caching:
         q[:, at.CHAIN] = -1
     chains = int(requests.chain.max()) + 1 if caching and requests.chain is not None else 0
     if chains and requests.chain_parent is not None:
         chains = len(requests.chain_parent)
-    reserved = 0 if paged else -(-scheduler.longest_request_tokens // scheduler.block_tokens)
-    most_used = int(total.sum()) // scheduler.block_tokens + len(total) if paged else reserved * len(total)
+    longest_blocks = -(-scheduler.longest_request_tokens // scheduler.block_tokens)
+    reserved = {"paged": 0, "answer": -1, "longest": longest_blocks}[scheduler.kv_reservation]
+    most_used = longest_blocks * len(total) if whole else int(total.sum()) // scheduler.block_tokens + len(total)
     blocks = min(scheduler.kv_tokens // scheduler.block_tokens, most_used)
     classes = 1 if requests.priority is None else int(requests.priority.max()) + 1
     longest = int(q[:, at.OUTPUT].max(initial=1))
@@ -185,7 +186,8 @@ def pack(
     o = dict(
         replicas=fleet.replicas, arrivals=arrivals, events=len(fleet.events), router=ROUTERS.index(fleet.router),
         budget=scheduler.max_num_batched_tokens, most_running=scheduler.max_num_seqs,
-        block=scheduler.block_tokens, blocks=blocks, reserved=reserved, ready=int(ready),
+        block=scheduler.block_tokens, blocks=blocks, reserved=reserved,
+        mixed=int(scheduler.mixed or ready), ready=int(ready),
         chained=int(arrivals < len(order)), load_tokens=fleet.request_weight_tokens, miss_weight=fleet.miss_weight,
         horizon=at.NEVER - 1 if horizon_s is None else int(to_ps(horizon_s)),
         classes=classes, chains=chains, fleet=cursor_s.take(at.FLEET_ROW), gaps=cursor_s.take(2 * at.GAP_BINS),

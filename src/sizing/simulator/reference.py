@@ -111,7 +111,7 @@ class Replica:
     def reset(self) -> None:
         """Empty it."""
         self.end: int | None = None
-        self.null = False
+        self.null = self.alone = False
         self.waiting: dict[int, deque[Sequence]] = {}
         self.running: list[Sequence] = []  # in order of admission
         self.joined: list[Sequence] = []  # decoding ones, in the order they began to
@@ -208,7 +208,7 @@ class Replica:
     def allocate(self, sequence: Sequence, tokens: int) -> bool:
         """Blocks up to ``tokens``, preempting others; False when it lost its own place."""
         need = self.blocks_for(tokens) - len(sequence.blocks)
-        if self.scheduler.kv_reservation == "longest":
+        if self.scheduler.kv_reservation != "paged":
             return True
         while len(self.free) < need:
             victim = self.victim()
@@ -221,6 +221,8 @@ class Replica:
     # --- steps
     def schedule(self) -> None:
         """Compose the next step."""
+        if not self.scheduler.mixed and self.prefill_alone():
+            return
         before = self.preemptions
         order = sorted(self.running, key=lambda s: s.urgency)
         for sequence in [s for s in order if s.decoding]:
@@ -228,21 +230,37 @@ class Replica:
                 self.allocate(sequence, sequence.computed + 1)
         budget = self.scheduler.max_num_batched_tokens - len(self.joined)
         chunks: list[tuple[int, int]] = []
-        for sequence in [s for s in order if not s.decoding and s in self.running]:
+        if self.scheduler.mixed:
+            chunks = self.prompts(budget, before)
+        n, q = len(self.joined), sum(tokens for _, tokens in chunks)
+        context = sum(s.computed + 1 for s in self.joined)
+        attention = sum(tokens * start + tokens * (tokens + 1) // 2 for start, tokens in chunks)
+        assert self.end is not None
+        self.end += self.cost.step(n, context, q, attention, len(chunks))
+        self.null = self.alone = False
+
+    def prompts(self, budget: int, before: int) -> list[tuple[int, int]]:
+        """Go on with what is partly prefilled, then admit unless somebody was preempted; chunks."""
+        chunks: list[tuple[int, int]] = []
+        for sequence in [s for s in self.running if not s.decoding]:
             start = sequence.computed
             tokens = min(sequence.prompt + sequence.generated - start, budget)
             if self.allocate(sequence, start + tokens):
                 self.place(sequence, start, tokens)
                 chunks.append((start, tokens))
                 budget -= tokens
-        if self.preemptions == before:
-            chunks += self.admissions(budget)
-        n, q = len(self.joined), sum(tokens for _, tokens in chunks)
-        context = sum(s.computed + 1 for s in self.joined)
+        return chunks + self.admissions(budget) if self.preemptions == before else chunks
+
+    def prefill_alone(self) -> bool:
+        """A step of prompts only; False if none has room."""
+        chunks = self.prompts(self.scheduler.max_num_batched_tokens, self.preemptions)
+        if not chunks:
+            return False
         attention = sum(tokens * start + tokens * (tokens + 1) // 2 for start, tokens in chunks)
         assert self.end is not None
-        self.end += self.cost.step(n, context, q, attention, len(chunks))
-        self.null = False
+        self.end += self.cost.step(0, 0, sum(tokens for _, tokens in chunks), attention, len(chunks))
+        self.null, self.alone = False, True
+        return True
 
     def place(self, sequence: Sequence, start: int, tokens: int) -> None:
         """A chunk is part of this step."""
@@ -269,6 +287,8 @@ class Replica:
             need = self.blocks_for(start + tokens) - len(hits)
             if self.scheduler.kv_reservation == "longest":
                 need = self.blocks_for(self.scheduler.longest_request_tokens)
+            elif self.scheduler.kv_reservation == "answer":
+                need = self.blocks_for(sequence.prompt + sequence.output) - len(hits)
             if len(self.free) - sum(block in self.free for block in hits) < need:
                 break
             self.waiting[sequence.urgency].popleft()
@@ -294,7 +314,7 @@ class Replica:
             return finished
         assert self.end is not None
         self.steps += 1
-        for sequence in list(self.joined):
+        for sequence in [] if self.alone else list(self.joined):
             sequence.computed += 1
             sequence.generated += 1
             if sequence.generated == sequence.output:
@@ -406,7 +426,7 @@ class Fleet:
     """The loop over arrivals, events and steps."""
 
     def __init__(self, requests: Requests, steps: StepTable, scheduler: Scheduler, fleet: FleetPlan, seed: int) -> None:
-        caching = scheduler.prefix_caching and scheduler.kv_reservation == "paged"
+        caching = scheduler.prefix_caching and scheduler.kv_reservation != "longest"
         draws = np.random.default_rng([seed, 0x5EED]).integers(0, 1 << 30, len(requests), dtype=np.int32)
         self.sequences = [
             Sequence(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sizing.deployment import Deployment
+from sizing.engines.timing import engine_timing
 from sizing.errors import Infeasible
 from sizing.memory import MemoryBudget, memory_budget
 from sizing.simulator.spec import Scheduler
@@ -61,7 +62,6 @@ def replica_model(
     """
     if steps is None:
         from sizing.calibration import calibration as load_calibration
-        from sizing.engines.timing import engine_timing
         from sizing.steptime import with_engine
 
         timing = engine_timing(deployment.settings.engine)
@@ -74,13 +74,15 @@ def replica_model(
             f"{deployment.model.name} leaves no room for a KV cache on {deployment.gpus} x {deployment.gpu.name};"
             " use more GPUs (--tp), a smaller weight format, or a GPU with more memory"
         )
-    own, defaults = deployment.settings, memory.defaults
+    own, defaults, forms = deployment.settings, memory.defaults, engine_timing(deployment.settings.engine)
     chosen: dict[str, Any] = {
         "kv_tokens": kv_tokens,
         "max_num_seqs": own.max_num_seqs or defaults.max_num_seqs,
         "max_num_batched_tokens": own.max_num_batched_tokens or defaults.max_num_batched_tokens,
         "block_tokens": own.block_size or 16,
         "prefix_caching": own.prefix_caching,
+        "mixed": forms.mixed,
+        "kv_reservation": "answer" if forms.reserves_output else "paged",
         "max_model_len": own.max_model_len or deployment.model.max_positions or None,
     }
     chosen |= settings

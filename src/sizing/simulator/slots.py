@@ -13,6 +13,7 @@ from sizing.simulator.layout import (
     FIRST_ROW,
     FREE,
     GENERATED,
+    GROUPS,
     IDLE,
     LRU_HEAD,
     LRU_TAIL,
@@ -42,6 +43,7 @@ from sizing.simulator.layout import (
     P_START,
     PART,
     PHASE,
+    PROMPT,
     R_HIGH,
     R_LOW,
     R_NEXT,
@@ -56,6 +58,7 @@ from sizing.simulator.layout import (
     S_TOKENS,
     SHARED,
     SLOT_POOL,
+    STANDING,
     WAITING,
     WAITING_TOKENS,
     Ints,
@@ -81,6 +84,7 @@ def reset(s: Ints, w: Small, r: int) -> None:
     s[row + END], s[row + PHASE] = NEVER, IDLE
     s[row + DECODING] = s[row + CONTEXT] = s[row + WAITING] = s[row + WAITING_TOKENS] = 0
     s[row + PART] = s[row + CHUNK_HEAD] = s[row + CHUNK_TAIL] = -1
+    s[row + STANDING] = s[row + GROUPS] = 0
     s[row + NEXT_FINISH], s[row + SLOT_POOL], s[row + FREE] = NEVER, s[P_MOST_RUNNING], s[P_BLOCKS]
     s[row + LRU_HEAD] = s[row + LRU_TAIL] = -1
     if s[P_CHAINS] > 0:
@@ -165,6 +169,14 @@ def admit(s: Ints, w: Small, q: SmallRows, r: int, i: int, chain: int, hit: int)
 
 
 @compiled
+def reserved_blocks(s: Ints, q: SmallRows, i: int) -> int:
+    """Blocks that a request has from its admission to its end, where its room is reserved."""
+    if s[P_RESERVED] > 0:
+        return s[P_RESERVED]
+    return (q[i, PROMPT] + q[i, OUTPUT] + s[P_BLOCK] - 1) // s[P_BLOCK]
+
+
+@compiled
 def vacate(s: Ints, w: Small, q: SmallRows, r: int, slot: int, blocks: int, tokens: int) -> None:
     """Take a sequence out of the running order and free its blocks; ``tokens`` of them are computed."""
     row, a, size = FIRST_ROW + r * ROW, r * s[P_ARENA], s[P_MOST_RUNNING]
@@ -182,7 +194,7 @@ def vacate(s: Ints, w: Small, q: SmallRows, r: int, slot: int, blocks: int, toke
         w[order + 1] = before
     leaf = q[i, CHAIN]
     depth = min(q[i, SHARED], tokens) // s[P_BLOCK] if leaf >= 0 else 0
-    release(s, w, r, slot, leaf, s[P_RESERVED] if s[P_RESERVED] > 0 else blocks, depth)
+    release(s, w, r, slot, leaf, blocks if s[P_RESERVED] == 0 else reserved_blocks(s, q, i), depth)
     w[a + s[P_POOL] + s[row + SLOT_POOL]] = slot
     s[row + SLOT_POOL] += 1
 

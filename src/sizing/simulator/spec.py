@@ -11,6 +11,7 @@ from sizing.errors import InputError
 from sizing.workload.requests import Requests
 
 ROUTERS = ("random", "round-robin", "least-loaded", "prefix-aware", "sticky")
+RESERVATIONS = ("paged", "answer", "longest")
 MOST_CLASSES = 8
 MOST_TOKENS = 1 << 26
 LONGEST_S = 4e6
@@ -42,8 +43,12 @@ class Scheduler:
         ``continuous`` (Orca's iteration-level scheduling), or ``static``: a batch is taken when the one before
         has ended, is padded to its longest answer, and is returned as a whole.
     kv_reservation
-        ``paged``: blocks as tokens come (vLLM). ``longest``: contiguous room for ``max_model_len`` tokens at
-        admission, as engines did before.
+        ``paged``: blocks as tokens come (vLLM). ``answer``: blocks for prompt and whole answer at admission, so that
+        nobody is preempted (TensorRT-LLM's ``GUARANTEED_NO_EVICT``). ``longest``: contiguous room for
+        ``max_model_len`` tokens at admission, as engines did before.
+    mixed
+        Whether prompts share steps with sequences that decode. If not, a step prefills only, as long as prompts
+        have room, and those that decode stand still meanwhile (SGLang).
     max_model_len
         Longest context, prompt and answer; longer requests are refused. None: what the cache holds. [token]
     """
@@ -54,7 +59,8 @@ class Scheduler:
     block_tokens: int = 16
     prefix_caching: bool = True
     batching: Literal["continuous", "static"] = "continuous"
-    kv_reservation: Literal["paged", "longest"] = "paged"
+    kv_reservation: Literal["paged", "answer", "longest"] = "paged"
+    mixed: bool = True
     max_model_len: int | None = None
 
     def __post_init__(self) -> None:
@@ -69,7 +75,7 @@ class Scheduler:
                 f"max_num_batched_tokens: {self.max_num_batched_tokens} must be above max_num_seqs"
                 f" ({self.max_num_seqs}); every decoding sequence takes one token of each step"
             )
-        for name, choices in (("batching", ("continuous", "static")), ("kv_reservation", ("paged", "longest"))):
+        for name, choices in {"batching": ("continuous", "static"), "kv_reservation": RESERVATIONS}.items():
             if getattr(self, name) not in choices:
                 raise InputError(f"{name}: {getattr(self, name)!r} is not known; use {' or '.join(choices)}")
 
