@@ -144,6 +144,13 @@ def test_a_workload_file_is_sampled(capsys, tmp_path):
     assert d["replications"] == 2
 
 
+def test_whole_prompts_hold_up_those_that_decode(capsys):
+    split = document(capsys, *SHORT)["summary"]["itl_s"]
+    whole = document(capsys, *SHORT, "--no-chunked-prefill")
+    assert whole["question"]["scheduler"]["mixed"] is whole["question"]["scheduler"]["chunked"] is False
+    assert whole["summary"]["itl_s"]["p99"]["value"] > split["p99"]["value"]
+
+
 def test_failures_are_events(capsys):
     d = document(capsys, *SHORT[:5], "--replicas", "2", "--rps", "6", "--event", "10s,fail,1", "--event", "20s,start,1")
     assert d["question"]["events"] == ["10s,fail,1", "20s,start,1"]

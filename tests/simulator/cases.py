@@ -82,7 +82,7 @@ def case(seed: int, count: int = 60) -> dict[str, object]:
     scheduler = Scheduler(
         kv_tokens=kv_tokens, max_num_seqs=running, max_num_batched_tokens=running + int(rng.integers(1, 40)),
         block_tokens=block, kv_reservation=str(rng.choice(["paged", "paged", "paged", "longest", "answer"])),
-        max_model_len=52, mixed=bool(rng.random() < 0.6),
+        max_model_len=52, mixed=bool(rng.random() < 0.6), chunked=bool(rng.random() < 0.75),
     )  # fmt: skip
     return {
         "requests": Requests(arrival_s=arrival, input_tokens=prompt, output_tokens=output, **extra),

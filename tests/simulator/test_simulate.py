@@ -105,6 +105,17 @@ def test_prompts_in_steps_of_their_own_by_hand() -> None:
     assert r.finish_ps * 1e-12 == pytest.approx([one_s + decode_s + two_s + both_s] * 2, abs=1e-11)
 
 
+def test_whole_prompts_wait_for_a_step_with_room() -> None:
+    """Budget 300: 200 tokens and then 150 are two steps, 1,000 are one of its own."""
+    three = Requests(
+        arrival_s=np.zeros(3), input_tokens=np.array([200, 150, 1000]), output_tokens=np.ones(3, dtype=np.int64)
+    )
+    engine = dataclasses.replace(ENGINE, max_num_seqs=8, max_num_batched_tokens=300, mixed=False, chunked=False)
+    r = replay(three, STEPS, engine)
+    ends = np.cumsum([5e-3 + 3e-5 * n + 1e-10 * n * (n + 1) / 2 for n in (200, 150, 1000)])
+    assert r.finish_ps * 1e-12 == pytest.approx(ends, abs=1e-11)
+
+
 @pytest.mark.parametrize("mixed", [True, False])
 def test_gaps_between_tokens_add_up(mixed: bool) -> None:
     drawn = CHAT.at_rate(12).sample(800, 1)

@@ -54,7 +54,9 @@ class Question:
         return not isinstance(self.traffic, Workload)
 
 
-def question(options: PlanOptions, cv: float, engine: dict[str, str | None], policies: dict[str, str]) -> Question:
+def question(
+    options: PlanOptions, cv: float, engine: dict[str, str | None], chunked_prefill: bool, policies: dict[str, str]
+) -> Question:
     """Everything but the fleet, from raw options.
 
     Parameters
@@ -63,7 +65,7 @@ def question(options: PlanOptions, cv: float, engine: dict[str, str | None], pol
         Of the main job; those that only a plan needs are not looked at.
     cv
         Of the gaps between arrivals. [1]
-    engine, policies
+    engine, chunked_prefill, policies
         Settings of the engine that the main job has no option for.
     """
     from sizing.workload import Slo
@@ -74,7 +76,7 @@ def question(options: PlanOptions, cv: float, engine: dict[str, str | None], pol
     if percentile is None:
         asked.assumed.append(default("percentile"))
     slo = Slo(ttft_s=asked.target_s("slo_ttft"), tpot_s=asked.target_s("slo_tpot"), percentile=percentile)
-    deployment = _deployment(asked, engine)
+    deployment = _deployment(asked, engine, chunked_prefill)
     replica, steps, memory = _replica(deployment, options, policies)
     return Question(
         replica=replica, steps=steps, deployment=deployment, memory=memory, traffic=traffic, described=described,
@@ -82,7 +84,7 @@ def question(options: PlanOptions, cv: float, engine: dict[str, str | None], pol
     )  # fmt: skip
 
 
-def _deployment(asked: Asked, engine: dict[str, str | None]) -> Any:
+def _deployment(asked: Asked, engine: dict[str, str | None], chunked_prefill: bool) -> Any:
     from sizing.architecture import read_model
     from sizing.catalog import gpu, resolve_gpu
     from sizing.deployment import Deployment, EngineSettings, NumberFormats, Parallelism
@@ -110,6 +112,7 @@ def _deployment(asked: Asked, engine: dict[str, str | None]) -> Any:
         formats=NumberFormats(weights=options.weights, kv=options.kv or "auto"),
         settings=EngineSettings(
             engine=options.engine or "vllm",
+            chunked_prefill=chunked_prefill,
             memory_utilization=None if share is None else units.fraction(share, "--memory-utilization"),
             **limits,
         ),

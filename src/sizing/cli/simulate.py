@@ -63,6 +63,9 @@ def command(
     max_num_seqs: Annotated[Text, _option("Requests in one step at most; the engine's own if left out.")] = None,
     max_num_batched_tokens: Annotated[Text, _option("Tokens in one step at most.")] = None,
     max_model_len: Annotated[Text, _option("Longest context; longer requests are refused.")] = None,
+    chunked_prefill: Annotated[
+        bool, typer.Option(help="Whether long prompts are split and share steps with sequences that decode.")
+    ] = True,
     batching: Annotated[str, typer.Option(help="continuous or static.")] = "continuous",
     kv_reservation: Annotated[
         Text,
@@ -94,7 +97,7 @@ def command(
     settings = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens,
                 "max_model_len": max_model_len}  # fmt: skip
     policies = {"batching": batching} | ({} if kv_reservation is None else {"kv_reservation": kv_reservation})
-    asked = asking.question(options.with_file(config) if config else options, cv, settings, policies)
+    asked = asking.question(options.with_file(config) if config else options, cv, settings, chunked_prefill, policies)
     if replicas is None:
         asked.assumptions.append(asking.REPLICAS)
         replicas = int(str(asking.REPLICAS.value))

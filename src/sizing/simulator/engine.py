@@ -45,6 +45,7 @@ from sizing.simulator.layout import (
     P_BLOCKS,
     P_BUDGET,
     P_CHAINED,
+    P_CHUNKED,
     P_CLASSES,
     P_COSTS,
     P_DECODE,
@@ -343,8 +344,11 @@ def continue_part(s: Ints, w: Small, q: SmallRows, r: int, budget: int, past: in
 
 
 @compiled
-def admission(s: Ints, w: Small, q: SmallRows, r: int, i: int, budget: int) -> tuple[int, int, int, int]:
-    """What admitting a request takes: new blocks (-1: too many), chain and depth of its hit, tokens to compute."""
+def admission(s: Ints, w: Small, q: SmallRows, r: int, i: int, budget: int, first: bool) -> tuple[int, int, int, int]:
+    """What admitting a request takes: new blocks (-1: too many), chain and depth of its hit, tokens to compute.
+
+    ``first`` of a step, a prompt is taken whole where prompts are not split, however long it is.
+    """
     row = FIRST_ROW + r * ROW
     total = q[i, PROMPT] + q[i, GENERATED]
     if s[P_READY] and q[i, PREEMPTED] == 0:
@@ -355,7 +359,11 @@ def admission(s: Ints, w: Small, q: SmallRows, r: int, i: int, budget: int) -> t
         limit = min(q[i, SHARED], total - 1) // s[P_BLOCK]
         chain, hit = find(s, w, r, q[i, CHAIN], limit)
         idle = free_on_path(s, w, r, chain, hit)
-    tokens = min(total - hit * s[P_BLOCK], budget)
+    tokens = total - hit * s[P_BLOCK]
+    if s[P_CHUNKED]:
+        tokens = min(tokens, budget)
+    elif tokens > budget and not first:
+        return -1, chain, hit, tokens
     need = reserved_blocks(s, q, i) if s[P_RESERVED] != 0 else blocks_for(s, hit * s[P_BLOCK] + tokens)
     need -= hit
     return (need if need <= s[row + FREE] - idle else -1), chain, hit, tokens
@@ -368,7 +376,7 @@ def admit_waiting(s: Ints, w: Small, q: SmallRows, t: IntRows, r: int, budget: i
     tokens, attention, sequences = 0, 0, 0
     while budget > 0 and s[row + WAITING] > 0 and s[row + SLOT_POOL] > 0 and s[row + PART] < 0:
         i = queue_head(s, w, r)
-        need, chain, hit, some = admission(s, w, q, r, i, budget)
+        need, chain, hit, some = admission(s, w, q, r, i, budget, sequences == 0)
         if need < 0:
             break
         pop_head(s, w, q, r, i)
@@ -480,7 +488,7 @@ def blocked(s: Ints, w: Small, q: SmallRows, r: int) -> bool:
         return True
     i = queue_head(s, w, r)
     beside = s[row + DECODING] if s[P_MIXED] else 0
-    return admission(s, w, q, r, i, s[P_BUDGET] - beside)[0] < 0
+    return admission(s, w, q, r, i, s[P_BUDGET] - beside, True)[0] < 0
 
 
 @compiled

@@ -108,6 +108,7 @@ COARSE_GAP_PS = 4_000_000_000  # 4 ms beyond, up to 33 s
     P_BLOCKS,
     P_RESERVED,  # blocks reserved at admission, 0 for paging, -1 for those of the request's own prompt and answer
     P_MIXED,  # prompts share steps with sequences that decode
+    P_CHUNKED,  # a prompt longer than the budget that is left is split
     P_READY,  # requests arrive with their KV cache (decode pool)
     P_CHAINED,  # arrivals that wait for a completion exist
     P_LOAD_TOKENS,  # prefix-aware router: prompt tokens that one running request weighs
@@ -147,7 +148,7 @@ COARSE_GAP_PS = 4_000_000_000  # 4 ms beyond, up to 33 s
     P_PREFILL,
     P_COSTS,
     P_PRESENT,  # time integral of requests present, per replica [request * s]
-) = range(49)
+) = range(50)
 FIRST_ROW = 64  # where the rows of the replicas begin in s
 
 

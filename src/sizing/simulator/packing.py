@@ -50,8 +50,10 @@ class Cursor:
         return begin
 
 
-def pack_steps(steps: StepTable, scheduler: Scheduler, cursor: Cursor) -> tuple[dict[str, int], at.Floats]:
-    """The table in picoseconds, dense in tokens and in batch."""
+def pack_steps(
+    steps: StepTable, scheduler: Scheduler, longest: int, cursor: Cursor
+) -> tuple[dict[str, int], at.Floats]:
+    """The table in picoseconds, dense in tokens and in batch; ``longest`` is the most tokens of a request."""
     most = scheduler.max_num_seqs
     batch = np.arange(most + 1, dtype=np.float64)
     knots = np.unique(np.rint(steps.decode_context))
@@ -64,7 +66,10 @@ def pack_steps(steps: StepTable, scheduler: Scheduler, cursor: Cursor) -> tuple[
     value = bare.time_s(batch[:, None], batch[:, None] * knots) * 1e12
     slope = np.zeros_like(value)
     slope[1:, :-1] = np.diff(value[1:], axis=1) / (batch[1:, None] * np.diff(knots))
-    dense = np.arange(scheduler.max_num_batched_tokens + 1, dtype=np.float64)
+    budget = scheduler.max_num_batched_tokens
+    if not scheduler.chunked:
+        budget = max(budget, longest + most)
+    dense = np.arange(budget + 1, dtype=np.float64)
     linear = np.interp(dense, steps.tokens, steps.linear_s)
     beyond = dense > steps.tokens[-1]
     last = (steps.linear_s[-1] - steps.linear_s[-2]) / (steps.tokens[-1] - steps.tokens[-2])
@@ -182,12 +187,12 @@ def pack(
     cursor_w, cursor_s, cursor_f = Cursor(), Cursor(), Cursor()
     cursor_w.take(arena["arena"] * fleet.replicas)
     cursor_s.take(at.FIRST_ROW + at.ROW * fleet.replicas)
-    table, values = pack_steps(steps, scheduler, cursor_f)
+    table, values = pack_steps(steps, scheduler, int(total[~refused].max(initial=0)), cursor_f)
     o = dict(
         replicas=fleet.replicas, arrivals=arrivals, events=len(fleet.events), router=ROUTERS.index(fleet.router),
         budget=scheduler.max_num_batched_tokens, most_running=scheduler.max_num_seqs,
         block=scheduler.block_tokens, blocks=blocks, reserved=reserved,
-        mixed=int(scheduler.mixed or ready), ready=int(ready),
+        mixed=int(scheduler.mixed or ready), chunked=int(scheduler.chunked), ready=int(ready),
         chained=int(arrivals < len(order)), load_tokens=fleet.request_weight_tokens, miss_weight=fleet.miss_weight,
         horizon=at.NEVER - 1 if horizon_s is None else int(to_ps(horizon_s)),
         classes=classes, chains=chains, fleet=cursor_s.take(at.FLEET_ROW), gaps=cursor_s.take(2 * at.GAP_BINS),

@@ -46,11 +46,11 @@ class Sequence:
 class StepCost:
     """Picoseconds of a step, read off the same table in the same order of operations."""
 
-    def __init__(self, steps: StepTable, scheduler: Scheduler) -> None:
+    def __init__(self, steps: StepTable, scheduler: Scheduler, longest: int) -> None:
         self.steps, self.knots = steps, np.unique(np.rint(steps.decode_context)).tolist()
         from sizing.simulator.packing import Cursor
 
-        places, values = pack_steps(steps, scheduler, Cursor())
+        places, values = pack_steps(steps, scheduler, longest, Cursor())
         self.f, self.places = values.tolist(), places
 
     @staticmethod
@@ -283,7 +283,11 @@ class Replica:
             if sequence.chain >= 0:
                 hits = self.cached_path(sequence, min(sequence.shared, total - 1) // size)
             start = len(hits) * size
-            tokens = min(total - start, budget)
+            tokens = total - start
+            if self.scheduler.chunked:
+                tokens = min(tokens, budget)
+            elif tokens > budget and chunks:
+                break
             need = self.blocks_for(start + tokens) - len(hits)
             if self.scheduler.kv_reservation == "longest":
                 need = self.blocks_for(self.scheduler.longest_request_tokens)
@@ -438,7 +442,7 @@ class Fleet:
             for i in range(len(requests))
         ]  # fmt: skip
         tree = Tree(requests, scheduler.block_tokens)
-        cost = StepCost(steps, scheduler)
+        cost = StepCost(steps, scheduler, int((requests.input_tokens + requests.output_tokens).max()))
         self.replicas = [Replica(r, scheduler, cost, tree) for r in range(fleet.replicas)]
         for r in fleet.down_at_start:
             self.replicas[r].state = "down"

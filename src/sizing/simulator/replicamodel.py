@@ -81,7 +81,8 @@ def replica_model(
         "max_num_batched_tokens": own.max_num_batched_tokens or defaults.max_num_batched_tokens,
         "block_tokens": own.block_size or 16,
         "prefix_caching": own.prefix_caching,
-        "mixed": forms.mixed,
+        "mixed": forms.mixed and own.chunked_prefill,
+        "chunked": forms.chunked and own.chunked_prefill,
         "kv_reservation": "answer" if forms.reserves_output else "paged",
         "max_model_len": own.max_model_len or deployment.model.max_positions or None,
     }

@@ -49,6 +49,9 @@ class Scheduler:
     mixed
         Whether prompts share steps with sequences that decode. If not, a step prefills only, as long as prompts
         have room, and those that decode stand still meanwhile (SGLang).
+    chunked
+        Whether a prompt longer than what the budget has left is split. If not, it waits for a step where it fits, and
+        one longer than the whole budget is the only one of its step.
     max_model_len
         Longest context, prompt and answer; longer requests are refused. None: what the cache holds. [token]
     """
@@ -61,6 +64,7 @@ class Scheduler:
     batching: Literal["continuous", "static"] = "continuous"
     kv_reservation: Literal["paged", "answer", "longest"] = "paged"
     mixed: bool = True
+    chunked: bool = True
     max_model_len: int | None = None
 
     def __post_init__(self) -> None:
