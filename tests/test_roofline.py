@@ -110,6 +110,77 @@ def test_longer_contexts_and_larger_batches_take_longer() -> None:
     assert np.all(np.diff(roofline.attention_decode_s(batch, batch * 900, 32, 8, 128, 2, chip, cal)) >= -1e-12)
 
 
+# AIConfigurator 0.12.0 tables (Apache-2.0), microseconds; heads, KV heads, bytes of an element, batch, context.
+DECODED = [
+    ("a100-80-sxm", "vllm", 32, 8, 2, 16, 1024, 69.4),
+    ("a100-80-sxm", "vllm", 32, 8, 2, 1, 64, 12.9),
+    ("a100-80-sxm", "vllm", 8, 8, 2, 1, 8192, 198.3),
+    ("h100-sxm", "trtllm", 32, 8, 2, 1024, 2, 298.2),
+    ("h100-sxm", "trtllm", 32, 32, 2, 1024, 2, 354.5),
+    ("h100-sxm", "trtllm", 32, 8, 1, 256, 1024, 187.9),
+    ("b200-hgx", "trtllm", 64, 1, 2, 64, 4096, 1182.8),
+    ("b200-hgx", "trtllm", 64, 64, 2, 16, 4096, 302.3),
+]
+
+
+@pytest.mark.parametrize(("name", "engine", "heads", "kv_heads", "size", "batch", "context", "measured_us"), DECODED)
+def test_decode_kernels_of_each_kind_are_within_a_third_of_single_measurements(
+    name: str, engine: str, heads: int, kv_heads: int, size: int, batch: int, context: int, measured_us: float
+) -> None:
+    chip, cal = case(name, engine)
+    time_s = roofline.attention_decode_s(batch, batch * context, heads, kv_heads, 128, size, chip, cal, resident=True)
+    if kv_heads == 1:  # 64 heads of one KV head: each reads for itself; the rate of L2 differs by chip
+        assert 0.5 < float(time_s) * 1e6 / measured_us < 1.5
+    else:
+        assert float(time_s) * 1e6 == pytest.approx(measured_us, rel=0.34)
+
+
+def test_heads_beyond_what_a_kernel_shares_read_the_cache_for_themselves() -> None:
+    chip, cal = case("b200-hgx", "trtllm")
+    assert cal.decode("attention_decode").shared_heads == 32.0
+    shared = float(roofline.attention_decode_s(64, 64 * 4096, 32, 1, 128, 2, chip, cal))
+    apart = float(roofline.attention_decode_s(64, 64 * 4096, 33, 1, 128, 2, chip, cal))
+    assert apart > 10 * shared
+
+
+def test_unpacking_a_one_byte_cache_bounds_the_rate_and_leaves_two_bytes_alone() -> None:
+    chip, cal = case("h200-sxm")
+    slow = cal.with_constants("attention_decode", element_s=1e-10)
+    elements = 64 * 16384 * 8 * 256
+    narrow = float(roofline.attention_decode_s(64, 64 * 16384, 32, 8, 128, 1, chip, slow))
+    assert narrow >= elements * 1e-10 / chip.sm_count
+    assert float(roofline.attention_decode_s(64, 64 * 16384, 32, 8, 128, 2, chip, slow)) == float(
+        roofline.attention_decode_s(64, 64 * 16384, 32, 8, 128, 2, chip, cal)
+    )
+
+
+@pytest.mark.parametrize("engine", ["vllm", "trtllm"])
+@pytest.mark.parametrize("name", ["a100-80-sxm", "h100-sxm", "h200-sxm", "l40s"])
+def test_more_sequences_never_take_less_time_where_splitting_stops(name: str, engine: str) -> None:
+    chip, cal = case(name, engine)
+    batch = np.arange(1, 400.0)
+    for kv_heads in (1, 2, 8):
+        for context in (100, 500, 2000):
+            time_s = roofline.attention_decode_s(batch, batch * context, 32, kv_heads, 128, 2, chip, cal)
+            assert np.all(np.maximum.accumulate(time_s) - time_s <= 0.03 * time_s)
+
+
+def test_quantising_for_a_one_byte_prefill_costs_its_traffic() -> None:
+    chip, cal = case("h100-sxm", "trtllm")
+    assert cal.prefill("mla_prefill").quantises == 1.0
+    plain = cal.with_constants("mla_prefill", quantises=0.0)
+    tokens, heads = 8192, 128
+    at = (tokens, tokens * (tokens + 1) / 2, heads, 192, 128, chip)
+    with_it = cal.with_constants("mla_prefill", narrow=1.0)
+    more = float(roofline.mla_prefill_s(*at, with_it, kv_bytes=1)) - float(
+        roofline.mla_prefill_s(*at, plain, kv_bytes=1)
+    )
+    # two bytes read and one written of 192 + 192 + 128 elements a token and head
+    moved = 3 * tokens * heads * (192 + 192 + 128)
+    assert more == pytest.approx(float(roofline.elementwise_s(moved, chip, cal)), rel=1e-3)
+    assert float(roofline.mla_prefill_s(*at, cal)) == float(roofline.mla_prefill_s(*at, plain))
+
+
 def test_half_the_cache_bytes_take_less_time_at_long_contexts() -> None:
     chip, cal = case("h100-sxm")
     wide = roofline.attention_decode_s(64, 64 * 16384, 32, 8, 128, 2, chip, cal)

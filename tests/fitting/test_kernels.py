@@ -62,11 +62,47 @@ def fits() -> list[FamilyFit]:
 
 def test_known_constants_come_back_within_a_tenth(fits: list[FamilyFit]) -> None:
     found = {(key, name): value for fit in fits for key, values in fit.values.items() for name, value in values.items()}
-    for name, key in (("fixed_s", "gemm.bf16"), ("compute_fraction", "gemm.bf16"), ("memory_fraction", "gemm")):
-        assert found[key, name] == pytest.approx(GEMM[name], rel=0.10), name
-    assert found["gemm", "depth_s"] == pytest.approx(GEMM["depth_s"], rel=0.20)
+    for name in ("fixed_s", "compute_fraction", "memory_fraction"):
+        assert found["gemm.bf16", name] == pytest.approx(GEMM[name], rel=0.10), name
+    assert found["gemm.bf16", "depth_s"] == pytest.approx(GEMM["depth_s"], rel=0.20)
     for name in ("fixed_s", "memory_fraction", "unit_s"):
         assert found["attention_decode", name] == pytest.approx(DECODE[name], rel=0.10), name
+
+
+def test_a_kernel_of_another_kind_is_recognised_by_its_constants() -> None:
+    # grouped heads cost three times, long contexts are added up by a second kernel, at most 32 heads share
+    truth = {**DECODE, "shared": 3.0, "split_s": 6e-6, "shared_heads": 32.0}
+    sizes = decodes(1200)
+    rng = np.random.default_rng(3)
+    sizes["heads"] = sizes["kv_heads"] * rng.choice([1, 1, 4, 8, 64], 1200)
+    (fit,) = fit_kernels([made("attention_decode", sizes, attention_decode=truth)])
+    found = fit.values["attention_decode"]
+    assert found["shared_heads"] == 32.0
+    assert found["shared"] == pytest.approx(3.0, rel=0.15)
+    assert found["split_s"] == pytest.approx(6e-6, rel=0.15)
+
+
+def test_a_format_that_differs_keeps_a_constant_of_its_own() -> None:
+    sizes = {"m": 2.0 ** np.arange(4, 15), "n": 2048.0, "k": 768.0, "experts": 128.0, "top_k": 8.0,
+             "local_experts": 128.0, "balanced": 1.0}  # fmt: skip
+    columns = {n: np.broadcast_to(np.asarray(v, dtype=float), (11,)).repeat(12) for n, v in sizes.items()}
+    truth = {"moe__bf16": {"compute_fraction": 0.7}, "moe__fp8_block": {"compute_fraction": 0.3}}
+    tables = [made(f"moe.{name}", columns, **truth) for name in ("bf16", "fp8_block")]
+    (fit,) = fit_kernels(tables)
+    own = {key: values["compute_fraction"] for key, values in fit.values.items() if "compute_fraction" in values}
+    assert own.get("moe.bf16", own["moe"]) == pytest.approx(0.7, rel=0.1)
+    assert own.get("moe.fp8_block", own["moe"]) == pytest.approx(0.3, rel=0.1)
+
+
+def test_no_gpu_and_engine_has_more_numbers_than_there_is_room_for() -> None:
+    from sizing.catalog.files import data_file
+    from sizing.fitting.kernels import MOST
+
+    for name in ("a100-80-sxm", "h100-sxm", "h200-sxm", "b200-hgx", "l40s"):
+        _, tables = read_tables(data_file(f"calibration/{name}.toml").read_text(), name)
+        for engine, families in tables.items():
+            count = sum(len(t.values) - ("scale" in t.values) for t in families.values())
+            assert count <= MOST, (name, engine)
 
 
 def test_errors_come_down_to_the_noise_on_shapes_not_seen(fits: list[FamilyFit]) -> None:
@@ -90,7 +126,7 @@ def test_a_fit_does_not_depend_on_the_calibration_that_was_there() -> None:
     table = made("gemm.bf16", products(200), gemm__bf16=GEMM)
     one, two = (fit_kernels([table], base=base)[0] for base in ("measured", "rule-of-thumb"))
     for name in ("memory_fraction", "depth_s"):
-        assert one.values["gemm"][name] == pytest.approx(two.values["gemm"][name], rel=0.05)
+        assert one.values["gemm.bf16"][name] == pytest.approx(two.values["gemm.bf16"][name], rel=0.05)
 
 
 def test_the_file_reads_back_and_predicts_as_the_fit_did(fits: list[FamilyFit]) -> None:

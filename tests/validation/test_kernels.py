@@ -10,6 +10,7 @@ from sizing.catalog import gpu
 from sizing.errors import InputError, UnknownFile
 from sizing.validation.kernel_rules import without_defects
 from sizing.validation.kernel_tables import COLUMNS, KernelTable, csv_rows, read_kernel_tables
+from sizing.validation.kernel_times import skewed_load
 from sizing.validation.kernels import (
     Compared,
     compare,
@@ -20,14 +21,15 @@ from sizing.validation.kernels import (
     prediction_rows,
 )
 
-# Least round numbers above what the fit reaches on the shipped rows; aims are in issue 3.
+# The aims of issue 4 (median, 90th percentile); where there is none, or the fit is well below, round numbers above it.
 REACHED = {
-    "GEMM BF16": (6.0, 20.0),
+    "GEMM BF16": (5.0, 20.0),
     "GEMM FP8, NVFP4": (6.0, 20.0),
-    "decode attention": (9.0, 35.0),
-    "prefill attention": (9.0, 25.0),
-    "MLA block": (10.0, 27.0),
-    "MoE experts": (13.0, 45.0),
+    "decode attention": (8.0, 25.0),
+    "prefill attention": (8.0, 25.0),
+    "MLA core": (8.0, 25.0),
+    "MLA block": (8.0, 25.0),
+    "MoE experts": (12.0, 40.0),
     "all-reduce": (8.0, 40.0),
     "all-to-all": (10.0, 30.0),
 }
@@ -107,6 +109,23 @@ def test_large_decode_rows_of_a_table_that_beats_the_bandwidth_are_not_believed(
     kept = without_defects(table("attention_decode", "trtllm", [1.0e-3, 3.0e-3, 1e-5], **sizes), gpu("h100-sxm"))
     assert kept.time_s.tolist() == [1e-5]
     assert kept.excluded == {"suspect-decode": 2}
+
+
+@pytest.mark.parametrize(("groups", "local", "tokens"), [(8, 16, 4096), (32, 8, 16384), (4, 2, 1024)])
+def test_the_busiest_rank_of_a_power_law_is_that_of_drawn_loads(groups: int, local: int, tokens: int) -> None:
+    # loads drawn log-uniform from 1 to 0.8 of the tokens, the largest sum of a rank over the mean rank, 4,000 times
+    most = 0.8 * tokens
+    loads = most ** np.random.default_rng(7).random((4000, groups, local))
+    ranks = loads.sum(axis=2)
+    drawn = float(np.mean(ranks.max(axis=1) / ranks.mean(axis=1)))
+    closed = float(skewed_load(np.array(tokens), np.array(groups), np.array(local)))
+    assert closed == pytest.approx(drawn, rel=0.12)
+
+
+def test_one_rank_alone_carries_no_more_than_everything() -> None:
+    tokens = np.array([1.0, 64.0, 32768.0])
+    assert np.all(skewed_load(tokens, np.array(1.0), np.array(128.0)) == 1.0)
+    assert np.all(skewed_load(tokens, np.array(2.0), np.array(1.0)) <= 2.0)
 
 
 def test_the_faster_of_two_kernels_is_kept() -> None:

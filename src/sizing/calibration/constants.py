@@ -34,13 +34,20 @@ BOUNDS: Mapping[str, Bound] = {
     "quantise_fraction": Bound(0.01, 1.0, "1", "of the HBM bandwidth, quantising the input"),
     "smoothness": Bound(0.3, math.inf, "1", "exponent of the smooth maximum"),
     "unit_s": Bound(0.0, 1e-3, "s", "one more sequence and KV head on each multiprocessor"),
+    "shared": Bound(0.2, 10.0, "1", "a unit whose query heads share a two-byte cache, over any other unit"),
+    "shared_heads": Bound(1.0, 1024.0, "1", "query heads that can share a KV head; with more each reads it for itself"),
+    "reorder_s": Bound(0.0, 1e-4, "s", "copying grouped heads into place, of several sequences and KV heads"),
+    "alone_s": Bound(0.0, 1e-7, "s", "per token of context where no query heads share, walked by one unit"),
+    "element_s": Bound(0.0, 1e-9, "s", "one multiprocessor unpacking one element of a one-byte cache"),
     "context_s": Bound(0.0, 1e-6, "s", "per token of a sequence's context, walked in parts"),
     "narrow": Bound(0.2, 5.0, "1", "time with a one-byte cache over time with two bytes, traffic apart"),
+    "narrow_rate": Bound(0.5, 2.0, "1", "rate of operations with a one-byte cache over that with two bytes"),
     "ramp_tokens": Bound(0.0, 4096.0, "token", "keys that starting a query tile costs"),
     "token_s": Bound(0.0, 1e-6, "s", "per token: routing at width 2,048, or preparing a prompt token"),
     "copy_s": Bound(0.0, 1e-6, "s", "per token and expert it goes to, on this GPU or not, at width 2,048"),
     "row_s": Bound(0.0, 1e-6, "s", "per token and expert it goes to on this GPU, at width 2,048"),
     "packed": Bound(0.0, 1.0, "1", "1: query heads of a group share a tile"),
+    "quantises": Bound(0.0, 1.0, "1", "1: queries, keys and values are quantised to the format of a one-byte cache"),
     "tile_rows": Bound(0.0, 512.0, "row", "rows of a query tile; rows an expert's tile pads on average"),
     "growth": Bound(0.0, 2.0, "1", "power of the group's size, over two, that the fixed time grows with"),
     "step_s": Bound(0.0, 0.1, "s", "per step"),
@@ -64,8 +71,8 @@ BOUNDS: Mapping[str, Bound] = {
 class Gemm:
     """Matrix product with one weight format."""
 
-    fixed_s: Value = 3e-6
-    memory_fraction: Value = 0.83
+    fixed_s: Value = 2.6e-6
+    memory_fraction: Value = 0.82
     compute_fraction: Value = 0.75
     ramp_bytes: Value = 230.0
     depth_s: Value = 0.75e-9
@@ -85,9 +92,16 @@ class Decode:
     memory_fraction: Value = 0.9
     compute_fraction: Value = 0.6
     unit_s: Value = 3e-6
+    shared: Value = 1.0
+    shared_heads: Value = 1024.0
     context_s: Value = 0.25e-9
+    alone_s: Value = 0.0
+    element_s: Value = 0.0
+    narrow_rate: Value = 1.0
+    split_s: Value = 0.0
+    reorder_s: Value = 0.0
     narrow: Value = 1.0
-    smoothness: Value = 0.75
+    smoothness: Value = 0.85
     scale: Value = 1.0
 
 
@@ -102,6 +116,7 @@ class Prefill:
     token_s: Value = 0.5e-9
     narrow: Value = 1.0
     packed: Value = 0.0
+    quantises: Value = 0.0
     tile_rows: Value = 128.0
     wave_exponent: Value = 0.9
     smoothness: Value = 4.0
@@ -195,9 +210,9 @@ BY_KEY: Mapping[str, Mapping[str, float]] = {
     "gemm.fp8": {"fixed_s": 5e-6, "quantise_fraction": 0.3},
     "gemm.nvfp4": {"fixed_s": 6.5e-6, "compute_fraction": 0.5, "ramp_bytes": 400.0, "split_s": 1.0,
                    "quantise_fraction": 0.6},
-    "gemm.int8": {"fixed_s": 6e-6, "compute_fraction": 0.7},
-    "gemm.int8_weight": {"fixed_s": 5e-6, "compute_fraction": 0.65},
-    "gemm.int4_weight": {"fixed_s": 5e-6, "compute_fraction": 0.6},
+    "gemm.int8": {"fixed_s": 1e-5, "compute_fraction": 0.7},
+    "gemm.int8_weight": {"fixed_s": 1e-5, "compute_fraction": 0.65},
+    "gemm.int4_weight": {"fixed_s": 1e-5, "compute_fraction": 0.6},
     "attention_prefill": {"ramp_tokens": 250.0, "narrow": 0.83},
     "mla_decode": {"compute_fraction": 0.95, "unit_s": 6e-6},
     "mla_prefill": {"compute_fraction": 0.66, "memory_fraction": 0.8, "ramp_tokens": 70.0},

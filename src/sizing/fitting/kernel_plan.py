@@ -28,22 +28,28 @@ class Plan:
         Tables that make these unnecessary: with them, another plan is for the family.
     shared, own
         Constants of the whole family, and of each format.
+    always
+        Constants of one format that are moved wherever it is there.
     optional, own_optional
         Constants that are moved only where they lower the loss enough.
     choices
         Settings that are tried one after the other, each with a fit of its own.
     worth
         Share of the loss that one more constant must take away. [1]
+    aim
+        Median error that is good enough: what a constant takes away is weighed by it where numbers must go. [1]
     """
 
     families: tuple[str, ...]
     operations: tuple[str, ...]
     shared: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
+    always: tuple[Place, ...] = ()
     optional: tuple[str, ...] = ()
     own_optional: tuple[str, ...] = ()
     choices: tuple[Choice, ...] = ({},)
     worth: float = 0.10
+    aim: float = 0.08
     instead_of: tuple[str, ...] = ()
 
     def takes(self, operation: str, present: Sequence[str]) -> bool:
@@ -60,13 +66,15 @@ class Plan:
 
     def needed(self, tables: Sequence[KernelTable]) -> list[Place]:
         """Constants that are always moved on some tables."""
-        return self._places(self.shared, self.own, tables)
+        present = {self.key_of(t.operation) for t in tables}
+        return self._places(self.shared, self.own, tables) + [place for place in self.always if place[0] in present]
 
     def optional_ones(self, tables: Sequence[KernelTable]) -> list[Place]:
         """Constants that may be moved on some tables."""
         shared = self._places(self.optional, (), tables)
         own = self._places((), self.own_optional, tables)
-        return shared + [place for place in own if place[1] not in OF_QUANTISED or place[0].endswith(QUANTISED)]
+        own = [p for p in own if p not in self.always and (p[1] not in OF_QUANTISED or p[0].endswith(QUANTISED))]
+        return shared + own
 
     def _places(self, shared: Sequence[str], own: Sequence[str], tables: Sequence[KernelTable]) -> list[Place]:
         keys = dict.fromkeys(self.key_of(t.operation) for t in tables)
@@ -85,7 +93,7 @@ class Plan:
         return value != float(getattr(default(place[0]), place[1])) or place in {p for c in self.choices for p in c}
 
 
-OF_QUANTISED = ("quantise_row_s", "quantise_fraction", "depth_s")
+OF_QUANTISED = ("quantise_row_s", "quantise_fraction")
 """Constants that only formats with a quantised input have of their own."""
 QUANTISED = (".fp8", ".fp8_block", ".nvfp4")
 FIXED = {("gemm", "split_s")}
@@ -95,35 +103,40 @@ PLANS = (
     Plan(
         families=("gemm",),
         operations=("gemm",),
-        shared=("memory_fraction", "depth_s"),
-        own=("fixed_s", "compute_fraction"),
-        optional=("wave_exponent", "split_s"),
-        own_optional=("ramp_bytes", "quantise_row_s", "quantise_fraction", "depth_s"),
+        own=("compute_fraction",),
+        always=(("gemm.bf16", "fixed_s"), ("gemm.bf16", "depth_s"), ("gemm.bf16", "memory_fraction")),
+        optional=("memory_fraction", "depth_s", "wave_exponent", "split_s", "ramp_bytes"),
+        own_optional=("fixed_s", "ramp_bytes", "quantise_row_s", "quantise_fraction", "depth_s"),
         choices=({}, {("gemm.fp8", "split_s"): 1.0}),
-        worth=0.07,
+        worth=0.04,
+        aim=0.05,
     ),
     Plan(
         families=("moe",),
         operations=("moe",),
-        shared=("fixed_s",),
-        own=("compute_fraction",),
+        shared=("fixed_s", "compute_fraction"),
         optional=("token_s", "copy_s", "row_s", "memory_fraction", "tile_rows"),
-        own_optional=("fixed_s", "copy_s", "row_s", "tile_rows"),
-        worth=0.06,
+        own_optional=("compute_fraction", "fixed_s", "copy_s", "row_s", "tile_rows"),
+        worth=0.04,
+        aim=0.10,
     ),
     Plan(
         families=("attention_decode",),
         operations=("attention_decode",),
-        shared=("fixed_s", "memory_fraction", "unit_s", "smoothness"),
-        optional=("context_s", "narrow"),
-        worth=0.05,
+        shared=("fixed_s", "memory_fraction", "unit_s"),
+        optional=(
+            "smoothness", "context_s", "narrow", "shared", "alone_s", "element_s", "compute_fraction", "split_s",
+            "reorder_s",
+        ),
+        worth=0.04,
+        choices=({}, {("attention_decode", "shared_heads"): 32.0}),
     ),
     Plan(
         families=("attention_prefill",),
         operations=("attention_prefill",),
         shared=("fixed_s", "compute_fraction"),
         optional=("ramp_tokens", "memory_fraction", "token_s", "narrow"),
-        worth=0.06,
+        worth=0.04,
         choices=(
             {},
             {("attention_prefill", "tile_rows"): 64.0},
@@ -132,21 +145,28 @@ PLANS = (
     ),
     *(
         Plan(families=("mla_decode",), operations=(table,), shared=("fixed_s",),
-             optional=("unit_s", "compute_fraction", "context_s", "narrow"), instead_of=instead)
+             optional=("unit_s", "compute_fraction", "memory_fraction", "context_s", "narrow", "narrow_rate",
+                       "smoothness", "split_s"), worth=0.04, instead_of=instead)
         for table, instead in (("mla_decode", ()), ("mla_decode_module", ("mla_decode",)))
     ),
     *(
         Plan(families=("mla_prefill",), operations=(table,), shared=("fixed_s",),
-             optional=("compute_fraction", "memory_fraction", "ramp_tokens"), instead_of=instead)
-        for table, instead in (("mla_prefill", ()), ("mla_prefill_module", ("mla_prefill",)))
+             optional=("compute_fraction", "ramp_tokens", "narrow", "token_s", *traffic),
+             choices=({}, *choices), worth=0.04, instead_of=instead)
+        for table, instead, traffic, choices in (
+            ("mla_prefill", (), ("memory_fraction",),
+             ({("mla_prefill", "tile_rows"): 64.0}, {("mla_prefill", "quantises"): 1.0})),
+            ("mla_prefill_module", ("mla_prefill",), (), ()),
+        )
     ),
     *(
         Plan(families=(name,), operations=(name,), shared=("fixed_s", "link_fraction"),
-             optional=("smoothness", "growth"), worth=0.04)
+             optional=("smoothness", "growth"), worth=0.04, aim=0.10)
         for name in ("all_reduce", "gather")
     ),
     *(
-        Plan(families=(name,), operations=(name,), shared=("fixed_s", "link_fraction"), optional=("smoothness",))
+        Plan(families=(name,), operations=(name,), shared=("fixed_s", "link_fraction"), optional=("smoothness",),
+             aim=0.10)
         for name in ("dispatch", "combine", "dispatch_low", "combine_low")
     ),
 )  # fmt: skip

@@ -30,7 +30,7 @@ MOST = 29
 """Constants of one GPU and engine, at most: with ten of the engine's own, under 40. [1]"""
 SOFT = 0.05
 """Log-ratio from which a row pulls less than its square. [1]"""
-SMALL = {"copy_s": 1e-9, "row_s": 1e-9}
+SMALL = {"copy_s": 1e-9, "row_s": 1e-9, "alone_s": 1e-9, "element_s": 1e-11, "split_s": 3e-6, "reorder_s": 3e-6}
 """Unit of constants that are zero at the start. [s]"""
 LEAST_SPREAD = 0.01
 """Spread of a constant, at the least: another chip of the kind, another driver. [1]"""
@@ -55,7 +55,7 @@ class FamilyFit:
     residual, systematic
         Log-sigma of single calls by operation; of medians by size. [1]
     gains
-        Share of the loss that each optional constant took away. [1]
+        Mean soft loss of a row that each optional constant took away. [1]
     """
 
     gpu: str
@@ -141,9 +141,11 @@ def _pruned(
     old: Calibration,
     now: Calibration,
 ) -> list[FamilyFit]:
-    """Fits with the optional constants of least gain taken back, until there are :data:`MOST` numbers at most."""
+    """Fits with the optional constants of least gain over aim taken back, until :data:`MOST` numbers are left."""
     count = sum(len(values) for fit in fits for values in fit.values.values())
-    gains = sorted((gain, number, place) for number, fit in enumerate(fits) for place, gain in fit.gains.items())
+    gains = sorted(
+        (gain / fit.plan.aim, number, place) for number, fit in enumerate(fits) for place, gain in fit.gains.items()
+    )
     barred: dict[int, set[Place]] = {}
     for _, number, place in gains[: max(count - MOST, 0)]:
         barred.setdefault(number, set()).add(place)
@@ -167,13 +169,17 @@ def _fit_family(
     samples = [t.where(_sample(len(t), ROWS)) for t in tables]
     halves = [[t.where(_half(t) == h) for t in samples] for h in (0, 1)]
     places, choice, gains = _selected(tables, plan, gpu, start, only)
-    made = _minimise(samples, places, gpu, start, choice)[0]
-    parts = [_minimise(half, places, gpu, made, choice)[0] for half in halves]
+    made, _, found = _minimise(samples, places, gpu, start, choice)
+    parts, pairs = [], []
+    for half in halves:
+        part, _, of_half = _minimise(half, places, gpu, made, choice)
+        parts.append(part)
+        pairs.append(of_half)
     values: dict[str, dict[str, float]] = {}
     spreads: dict[str, dict[str, float]] = {}
     for key, name in places:
-        values.setdefault(key, {})[name] = constant_of(made, key, name)
-        pair = [max(constant_of(p, key, name), 1e-30) for p in parts]
+        values.setdefault(key, {})[name] = found[key, name]
+        pair = [max(of_half[key, name], 1e-30) for of_half in pairs]
         spreads.setdefault(key, {})[name] = max(abs(np.log(pair[0] / pair[1])) / np.sqrt(2.0), LEAST_SPREAD)
     for (key, name), value in choice.items():
         if not (plan.is_news((key, name), value) or (key.partition(".")[0], name) in places):
@@ -209,7 +215,7 @@ def _selected(
     places = plan.needed(tables)
     best: tuple[float, Calibration, Choice] | None = None
     for choice in plan.settings(tables):
-        made, cost = _minimise(samples, places, gpu, start, choice)
+        made, cost, _ = _minimise(samples, places, gpu, start, choice)
         if best is None or cost < (1.0 - plan.worth) * best[0]:
             best = cost, made, choice
     assert best is not None
@@ -217,11 +223,11 @@ def _selected(
     gains: dict[Place, float] = {}
     left = list(only) if only is not None else [p for p in plan.optional_ones(tables) if p not in choice]
     while left:
-        tried = [(*_minimise(samples, [*places, place], gpu, made, choice), place) for place in left]
+        tried = [(*_minimise(samples, [*places, place], gpu, made, choice)[:2], place) for place in left]
         better, lower, place = min(tried, key=lambda item: item[1])
         if only is None and lower > (1.0 - plan.worth) * cost:
             break
-        gains[place] = 1.0 - lower / cost
+        gains[place] = cost - lower
         made, cost, places = better, lower, [*places, place]
         left = [p for p in left if p != place]
     return places, choice, gains
@@ -282,8 +288,8 @@ def constant_of(cal: Calibration, key: str, name: str) -> float:
 
 def _minimise(
     tables: Sequence[KernelTable], places: Sequence[Place], gpu: Gpu, start: Calibration, choice: Choice
-) -> tuple[Calibration, float]:
-    """Least squares over constants, in units of their start values; the mean soft loss with it."""
+) -> tuple[Calibration, float, dict[Place, float]]:
+    """Least squares over constants, in units of their start values; the mean soft loss, and the values, with it."""
     from scipy.optimize import least_squares
 
     tables = [t for t in tables if len(t)]
@@ -311,4 +317,5 @@ def _minimise(
     found = least_squares(
         residuals, inside / unit, bounds=(low / unit, high / unit), loss=loss, max_nfev=40, xtol=1e-5, ftol=1e-6
     )
-    return made(found.x), float(found.cost / len(tables))
+    values = {place: float(v) for place, v in zip(places, found.x * unit, strict=True)}
+    return made(found.x), float(found.cost / len(tables)), values

@@ -28,7 +28,23 @@ from sizing.fitting.profile_kernels import Columns, columns, family, predict, qu
 Floats = NDArray[np.float64]
 
 FIXED = frozenset(
-    {"scale", "narrow", "packed", "tile_rows", "split_s", "switch_bytes", "quantise_row_s", "quantise_fraction"}
+    {
+        "scale",
+        "narrow",
+        "narrow_rate",
+        "element_s",
+        "packed",
+        "shared",
+        "shared_heads",
+        "alone_s",
+        "reorder_s",
+        "quantises",
+        "tile_rows",
+        "split_s",
+        "switch_bytes",
+        "quantise_row_s",
+        "quantise_fraction",
+    }
 )
 """Constants that stay: choices of the kernel, and what a profile in 16 bits does not see."""
 

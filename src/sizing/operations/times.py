@@ -102,7 +102,9 @@ def _mla_decode(op: Operation, step: Step, gpu: Gpu, cal: Calibration) -> Array:
 def _mla_prefill(op: Operation, step: Step, gpu: Gpu, cal: Calibration) -> Array:
     new = step.new * op.share
     pairs = seen_in_prefill(step.new, step.pairs, step.sequences, op.window) * op.share
-    time_s = roofline.mla_prefill_s(new, pairs, op.heads, op.head_dim, op.value_dim, gpu, cal, sequences=step.sequences)
+    time_s = roofline.mla_prefill_s(
+        new, pairs, op.heads, op.head_dim, op.value_dim, gpu, cal, sequences=step.sequences, kv_bytes=op.kv_bytes
+    )
     return np.where(new > 0, time_s, 0.0)
 
 

@@ -1,5 +1,7 @@
 """Attention cores of decode and prefill with grouped heads."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -9,33 +11,64 @@ from sizing.roofline.smooth import CACHE_GAIN, CACHE_SHARE, Seconds, in_cache, p
 
 KEY_TILE = 128.0
 """Keys a kernel takes at a time. [token]"""
+SPLIT_CONTEXT = 512.0
+"""Context from which a sequence is walked in parts that a second kernel adds up. [token]"""
+GROUP_COST = 0.025
+"""Share that each further query head of a group adds to the cost of a unit; 0.01-0.04 in seven kernels. [1]"""
 
 
-def decode_core_s(
-    traffic: ArrayLike,
-    flops: ArrayLike,
-    units: ArrayLike,
-    mean_context: ArrayLike,
-    narrow: ArrayLike,
-    gpu: Gpu,
-    c: Decode,
-    resident: bool,
-) -> Seconds:
-    """Time of a decode core from its traffic, operations and independent units of work.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeWork:
+    """What one decode core has to do.
 
-    ``smooth max(fixed, smooth max(memory, compute, context, waves))``: a sequence's context is walked in parts
-    that can't all run at once, and units beyond one a multiprocessor come in waves.
-
-    Parameters
+    Attributes
     ----------
     traffic, flops
         Bytes moved and operations [B], [FLOP].
     units
-        Sequences times KV heads [1].
+        Sequences times KV heads: what runs independently [1].
+    group
+        Query heads of a unit [head].
     mean_context
         Tokens in the cache of one sequence [token].
     narrow
-        1 where the cache has one byte an element and query heads share it, else 0 [1].
+        Whether a one-byte cache is read by another kernel than a two-byte one: query heads share it [1].
+    unpacked
+        Elements of a one-byte cache, else 0 [1].
+    alone
+        Whether no query heads share a two-byte cache [1].
+    reordered
+        Whether grouped heads of several sequences and KV heads are copied into place [1].
+    """
+
+    traffic: ArrayLike
+    flops: ArrayLike
+    units: ArrayLike
+    group: ArrayLike
+    mean_context: ArrayLike
+    narrow: ArrayLike
+    unpacked: ArrayLike = 0.0
+    alone: ArrayLike = 0.0
+    reordered: ArrayLike = 0.0
+
+
+def decode_core_s(work: DecodeWork, gpu: Gpu, c: Decode, resident: bool) -> Seconds:
+    """Time of a decode core: what starts and ends it, and the slowest of what overlaps.
+
+    With U units on P multiprocessors, the heads of a group g, a context of L tokens::
+
+        busy  = smooth max(memory, compute, context, waves)
+        fixed = fixed_s x narrow + split_s x [U < P, L > 512] + reorder_s x [grouped, several]
+        time  = smooth max(fixed, busy)
+
+    A sequence's context is walked in parts that can't all run at once, and units beyond one a multiprocessor come
+    in waves. ``split_s`` is the second kernel that adds up the parts: it fades from U = P/2 to 3 P/2 and over the
+    first 512 tokens.
+
+    Parameters
+    ----------
+    work
+        What there is to do.
     gpu, c
         The accelerator and its constants.
     resident
@@ -46,17 +79,34 @@ def decode_core_s(
     numpy.ndarray
         Time [s].
     """
-    moved = np.asarray(traffic, dtype=float)
+    processors = float(gpu.sm_count or 100)
+    context = np.asarray(work.mean_context, dtype=float)
+    units, narrow = np.asarray(work.units, dtype=float), np.asarray(work.narrow, dtype=float)
+    fixed_s = c.fixed_s * (1.0 + narrow * (c.narrow - 1.0))
+    if np.any(c.split_s):
+        parts = np.clip(1.5 - units / processors, 0.0, 1.0) * np.clip(context / SPLIT_CONTEXT, 0.0, 1.0)
+        fixed_s = fixed_s + c.split_s * parts
+    if np.any(c.reorder_s):
+        fixed_s = fixed_s + c.reorder_s * np.asarray(work.reordered)
+    return np.asarray(c.scale * smooth_max(fixed_s, _decode_busy_s(work, gpu, c, resident), c.smoothness))
+
+
+def _decode_busy_s(work: DecodeWork, gpu: Gpu, c: Decode, resident: bool) -> Seconds:
+    """The slowest of traffic (and unpacking), operations, one sequence's walk, and waves of units."""
+    processors = float(gpu.sm_count or 100)
+    moved = np.asarray(work.traffic, dtype=float)
     if resident:
         moved = moved * (1.0 - in_cache(moved, gpu, CACHE_SHARE) * (1.0 - 1.0 / CACHE_GAIN))
-    processors = float(gpu.sm_count or 100)
-    factor = 1.0 + np.asarray(narrow) * (c.narrow - 1.0)
+    narrow, group = np.asarray(work.narrow, dtype=float), np.asarray(work.group, dtype=float)
     memory_s = moved / (c.memory_fraction * gpu.memory_bandwidth_bytes_per_s)
-    compute_s = np.asarray(flops) / (c.compute_fraction * peak_16_bit(gpu))
-    waves_s = c.unit_s * (np.ceil(np.asarray(units) / processors) - 1.0) * factor
-    context_s = c.context_s * np.asarray(mean_context)
-    busy_s = smooth_max_of((memory_s, compute_s, context_s, np.maximum(waves_s, 0.0)), 3.0)
-    return np.asarray(c.scale * smooth_max(c.fixed_s * factor, busy_s, c.smoothness))
+    if np.any(work.unpacked):
+        memory_s = smooth_max(memory_s, np.asarray(work.unpacked) * c.element_s / processors, 4.0)
+    rate = c.compute_fraction * peak_16_bit(gpu) * (1.0 + narrow * (c.narrow_rate - 1.0))
+    wide = np.where((group > 1.0) & (narrow < 0.5), c.shared, 1.0)
+    unit_s = c.unit_s * (1.0 + GROUP_COST * (group - 1.0)) * wide
+    waves_s = unit_s * np.maximum(np.ceil(np.asarray(work.units) / processors) - 1.0, 0.0)
+    context_s = (c.context_s + np.asarray(work.alone) * c.alone_s) * np.asarray(work.mean_context)
+    return smooth_max_of((memory_s, np.asarray(work.flops) / rate, context_s, waves_s), 3.0)
 
 
 def attention_decode_s(
@@ -73,6 +123,8 @@ def attention_decode_s(
     resident: bool = False,
 ) -> Seconds:
     """Time of one layer's decode attention: one new token a sequence against its cache.
+
+    A kernel that can't share a KV head among so many query heads reads it for each, mostly from L2.
 
     Parameters
     ----------
@@ -103,15 +155,23 @@ def attention_decode_s(
     kv_bytes, width = np.asarray(kv_bytes, dtype=float), np.asarray(head_dim, dtype=float)
     width = width + (width if value_dim is None else np.asarray(value_dim, dtype=float))
     c = cal.decode("attention_decode")
-    traffic = context * kv_heads * width * kv_bytes
-    flops = 2.0 * context * heads * width
+    elements, flops = context * kv_heads * width, 2.0 * context * heads * width
     if cal.ideal:
         bandwidth = c.memory_fraction * gpu.memory_bandwidth_bytes_per_s
-        return smooth_max(traffic / bandwidth, flops / (c.compute_fraction * peak_16_bit(gpu)), c.smoothness)
-    return decode_core_s(
-        traffic + 2.0 * batch * heads * width, flops, batch * kv_heads, context / np.maximum(batch, 1.0),
-        (kv_bytes < 2.0) & (kv_heads < heads), gpu, c, resident,
+        return smooth_max(
+            elements * kv_bytes / bandwidth, flops / (c.compute_fraction * peak_16_bit(gpu)), c.smoothness
+        )
+    apart = heads > kv_heads * c.shared_heads
+    again = np.where(apart, 1.0 + (heads / kv_heads - 1.0) / CACHE_GAIN, 1.0)
+    kv_heads = np.where(apart, heads, kv_heads)
+    grouped, one_byte = kv_heads < heads, kv_bytes < 2.0
+    work = DecodeWork(
+        traffic=elements * kv_bytes * again + 2.0 * batch * heads * width, flops=flops, units=batch * kv_heads,
+        group=heads / kv_heads, mean_context=context / np.maximum(batch, 1.0), narrow=one_byte & grouped,
+        unpacked=np.where(one_byte, elements, 0.0) if np.any(one_byte) else 0.0, alone=~grouped & ~one_byte,
+        reordered=grouped & (kv_heads > 1.0) & (batch > 1.0),
     )  # fmt: skip
+    return decode_core_s(work, gpu, c, resident)
 
 
 def prefill_core_s(

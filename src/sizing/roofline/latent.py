@@ -5,7 +5,9 @@ from numpy.typing import ArrayLike
 
 from sizing.calibration import Calibration
 from sizing.catalog import Gpu
-from sizing.roofline.attention import decode_core_s, prefill_core_s
+from sizing.roofline.attention import DecodeWork, decode_core_s, prefill_core_s
+from sizing.roofline.elementwise import elementwise_s
+from sizing.roofline.matrix import TRAFFIC_OF_QUANTISING
 from sizing.roofline.smooth import Seconds, peak_16_bit, smooth_max
 
 HEAD_TILE = 64.0
@@ -60,10 +62,12 @@ def mla_decode_s(
         return smooth_max(traffic / bandwidth, flops / (c.compute_fraction * peak_16_bit(gpu)), c.smoothness)
     tiles = np.ceil(heads / HEAD_TILE)
     flops = 2.0 * context * tiles * HEAD_TILE * (2.0 * latent + rope)
-    traffic = traffic + 2.0 * batch * heads * (2.0 * latent + rope)
-    return decode_core_s(
-        traffic, flops, batch * tiles, context / np.maximum(batch, 1.0), np.asarray(kv_bytes) < 2.0, gpu, c, resident
-    )
+    work = DecodeWork(
+        traffic=traffic + 2.0 * batch * heads * (2.0 * latent + rope), flops=flops, units=batch * tiles,
+        group=np.minimum(heads, HEAD_TILE), mean_context=context / np.maximum(batch, 1.0),
+        narrow=np.asarray(kv_bytes) < 2.0,
+    )  # fmt: skip
+    return decode_core_s(work, gpu, c, resident)
 
 
 def mla_prefill_s(
@@ -76,6 +80,7 @@ def mla_prefill_s(
     cal: Calibration,
     *,
     sequences: ArrayLike = 1,
+    kv_bytes: ArrayLike = 2.0,
 ) -> Seconds:
     """Time of one layer's MLA prefill, core only, keys and values expanded (not absorbed).
 
@@ -93,6 +98,8 @@ def mla_prefill_s(
         The accelerator and its constants.
     sequences
         Sequences that the tokens belong to [sequence].
+    kv_bytes
+        Size of one cached element; a kernel that computes in one byte quantises queries, keys and values first [B].
 
     Returns
     -------
@@ -111,4 +118,7 @@ def mla_prefill_s(
             2.0 * pairs * heads * width / (c.compute_fraction * peak_16_bit(gpu)),
             c.smoothness,
         )
-    return prefill_core_s(tokens, pairs, sequences, heads, heads, width, moved, 0.0, gpu, c)
+    narrow = (np.asarray(kv_bytes, dtype=float) < 2.0) & (np.asarray(c.quantises) > 0.5)
+    core_s = prefill_core_s(tokens, pairs, sequences, heads, heads, width, moved, narrow, gpu, c)
+    quantised = TRAFFIC_OF_QUANTISING * heads * (tokens * np.asarray(head_dim) + (tokens + history) * width)
+    return np.asarray(core_s + np.where(narrow, elementwise_s(quantised, gpu, cal), 0.0))

@@ -14,7 +14,7 @@ from sizing.roofline.smooth import CACHE_GAIN, CACHE_SHARE, Seconds, in_cache, p
 
 TILES = ((64.0, 64.0), (128.0, 128.0), (256.0, 128.0))
 """Output tiles a library chooses from: rows, columns. [element]"""
-SPLITS = (1.0, 3.0, 8.0)
+SPLITS = (1.0, 4.0, 16.0)
 """Parts that the depth of a tile is split into. [1]"""
 CHOICES = np.array([(rows, columns, parts) for parts in SPLITS for rows, columns in TILES])
 LARGE = 4096

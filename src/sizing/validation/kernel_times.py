@@ -29,8 +29,20 @@ HIDDEN, QUERY_RANK, LATENT, ROPE, NOPE, VALUE = 7168.0, 1536.0, 512.0, 64.0, 128
 """DeepSeek-V3's attention, which the MLA tables measure. [element]"""
 BLOCK_CALLS = 4.0
 """Small kernels of an MLA block: norms, rotation, cache write, concatenation. [1]"""
-SKEWED_TOUCH, SKEWED_LOAD = 0.9, 1.4
-"""Of routing by a power law 1.01: tokens that spread as if even, busiest over mean load. [1]"""
+SKEWED_TOUCH, SKEWED_MOST = 0.9, 0.8
+"""Of routing by a power law 1.01: tokens that spread as if even, and the largest load of an expert over tokens. [1]"""
+LARGEST_OF = (
+    (1, 0.0),
+    (2, 0.564),
+    (4, 1.029),
+    (8, 1.424),
+    (16, 1.766),
+    (32, 2.070),
+    (64, 2.344),
+    (128, 2.594),
+    (256, 2.825),
+)
+"""Expected largest of n standard normal draws (Harter 1961, https://doi.org/10.1093/biomet/48.1-2.151)."""
 
 
 def predicted_s(table: KernelTable, gpu: Gpu, cal: Calibration) -> Floats:
@@ -70,6 +82,26 @@ def _batched(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibration)
     return roofline.batched_gemm_s(s["heads"], s["m"], s["n"], s["k"], gpu, cal, resident=True)
 
 
+def skewed_load(tokens: Floats, groups: Floats, local_experts: Floats) -> Floats:
+    """Load of the busiest rank over the mean, where experts' loads are drawn by a power law of exponent 1.
+
+    Loads ``x`` are log-uniform from 1 to ``X = 0.8 tokens``: ``E x = X / ln X`` and ``E x^2 = X^2 / (2 ln X)``, so
+    the relative variance of one expert is ``ln X / 2 - 1``, of a rank's sum that over its experts. The collector
+    times the busiest rank, the largest of ``groups`` sums. [1]
+
+    Parameters
+    ----------
+    tokens
+        Tokens into the group [token].
+    groups, local_experts
+        Ranks, and experts of each [1].
+    """
+    variance = np.maximum(np.log(np.maximum(SKEWED_MOST * tokens, 1.0)) / 2.0 - 1.0, 0.0) / local_experts
+    counts, largest = np.array(LARGEST_OF).T
+    draws = np.interp(np.log2(groups), np.log2(counts), largest)
+    return np.asarray(np.minimum(1.0 + draws * np.sqrt(variance), groups))
+
+
 def _moe(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibration) -> Floats:
     s = table.sizes
     even = s["balanced"] > 0.5
@@ -79,9 +111,10 @@ def _moe(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibration) -> 
         roofline.distinct_experts(SKEWED_TOUCH * s["m"], s["experts"], s["top_k"]),
     )
     touched = np.maximum(touched, np.minimum(s["experts"] / s["local_experts"], s["m"] * s["top_k"]))
+    busiest = skewed_load(s["m"], s["experts"] / s["local_experts"], s["local_experts"])
     return roofline.moe_s(
         s["m"], s["n"], s["k"], s["experts"], s["top_k"], WEIGHTS[kernel_format], gpu, cal,
-        local_experts=s["local_experts"], touched=touched, skew=np.where(even, 1.0, SKEWED_LOAD),
+        local_experts=s["local_experts"], touched=touched, skew=np.where(even, 1.0, busiest),
     )  # fmt: skip
 
 
@@ -123,7 +156,15 @@ def _latent_decode(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibr
 def _latent_prefill(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibration) -> Floats:
     s = table.sizes
     return roofline.mla_prefill_s(
-        s["batch"] * s["length"], _pairs(table), s["heads"], NOPE + ROPE, VALUE, gpu, cal, sequences=s["batch"]
+        s["batch"] * s["length"],
+        _pairs(table),
+        s["heads"],
+        NOPE + ROPE,
+        VALUE,
+        gpu,
+        cal,
+        sequences=s["batch"],
+        kv_bytes=s["kv_bytes"],
     )
 
 
