@@ -35,6 +35,28 @@ def paired_ratio(words: tuple[str, ...], rounds: int = 15) -> float:
     return sorted(w / b for w, b in pairs)[rounds // 2]
 
 
+SIMULATE = (sys.executable, "-m", "sizing.cli", "simulate", "--requests", "10000", "--replications", "1")
+
+
+def used_s(words: tuple[str, ...], **environment: str) -> float:
+    """Processor time of a process."""
+    before = os.times()
+    subprocess.run(words, check=True, capture_output=True, env={**ENVIRONMENT, **environment})
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def test_simulate_from_the_shell(tmp_path) -> None:
+    """10,000 requests: compiled for the first time, and from then on."""
+    first = min(used_s(SIMULATE, SIZING_CACHE_DIR=str(tmp_path / str(k))) for k in range(3))
+    later = min(used_s(SIMULATE, SIZING_CACHE_DIR=str(tmp_path / "0")) for _ in range(5))
+    base = min(used_s(BASE) for _ in range(5))
+    print(f"simulate: {first:.2f} s the first time, {later:.2f} s later, import numpy, pydantic {base:.2f} s")
+    assert first < 12.0
+    assert later < 1.5
+    assert later < 6.0 * base
+
+
 @pytest.mark.parametrize(
     ("name", "words", "most"),
     [

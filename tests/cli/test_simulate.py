@@ -151,6 +151,15 @@ def test_whole_prompts_hold_up_those_that_decode(capsys):
     assert whole["summary"]["itl_s"]["p99"]["value"] > split["p99"]["value"]
 
 
+def test_separate_pools_pay_for_the_link(capsys):
+    words = (*SHORT, "--prefill-replicas", "1", "--kv-link")
+    fast, slow = (document(capsys, *words, link) for link in ("100GB/s", "1GB/s"))
+    assert slow["question"]["kv_link_bytes_per_s"] == 1e9
+    moved_bytes = 2000 * 2 * 36 * 8 * 128 * 2  # Qwen3-8B: keys and values, 36 layers, 8 heads of 128, BF16
+    later_s = slow["summary"]["ttft_s"]["mean"]["value"] - fast["summary"]["ttft_s"]["mean"]["value"]
+    assert later_s == pytest.approx(moved_bytes * (1e-9 - 1e-11), rel=0.05)
+
+
 def test_failures_are_events(capsys):
     d = document(capsys, *SHORT[:5], "--replicas", "2", "--rps", "6", "--event", "10s,fail,1", "--event", "20s,start,1")
     assert d["question"]["events"] == ["10s,fail,1", "20s,start,1"]
@@ -167,6 +176,7 @@ def test_failures_are_events(capsys):
         (("--event", "3s,burn,0"), "kind: 'burn' is not known"),
         (("--event", "3s,fail,9"), "replica: 9"),
         (("--requests", "0"), "requests: 0"),
+        (("--prefill-replicas", "1", "--kv-link", "0GB/s"), "--kv-link"),
         (("--concurrency", "2", "--prefill-replicas", "1"), "closed loop cannot be simulated on separate pools"),
         (("--config", "-"), "--config"),
     ],

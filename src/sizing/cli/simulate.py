@@ -49,6 +49,7 @@ def command(
     ] = False,
     replicas: Annotated[int | None, _option("Replicas that take requests.")] = None,
     prefill_replicas: Annotated[int, typer.Option(help="Separate prefill replicas; 0: none.")] = 0,
+    kv_link: Annotated[str, typer.Option(help="Link that caches go over: 50GB/s, 400Gb/s.")] = "50GB/s",
     router: Annotated[
         str, typer.Option(help="random, round-robin, least-loaded, prefix-aware, sticky.")
     ] = "least-loaded",
@@ -101,11 +102,13 @@ def command(
     if replicas is None:
         asked.assumptions.append(asking.REPLICAS)
         replicas = int(str(asking.REPLICAS.value))
-    fleet = {"replicas": replicas, "prefill_replicas": prefill_replicas, "router": router, "events": event or []}
+    link = units.positive(units.bandwidth_bytes_per_s(kv_link, "--kv-link"), "--kv-link", "a bandwidth such as 50GB/s")
+    fleet = {"replicas": replicas, "prefill_replicas": prefill_replicas, "router": router, "events": event or [],
+             "kv_link_bytes_per_s": link if prefill_replicas else None}  # fmt: skip
     runs = {"requests": requests, "replications": replications, "warm_up": warm_up, "seed": seed,
             "duration_s": _seconds(duration, "--duration"), "horizon_s": _seconds(horizon, "--horizon")}  # fmt: skip
     how = {**runs, "fleet": _fleet(replicas, router, event or []),
-           "prefill": _prefill(asked.replica, prefill_replicas, router), "slo": asked.slo}  # fmt: skip
+           "prefill": _prefill(asked, prefill_replicas, router, link), "slo": asked.slo}  # fmt: skip
     searched = sustainable or (goodput is not None and not compare_policies)
     modes = {"--concurrency": concurrency is not None, "--rates": rates is not None, "--sustainable": searched,
              "--compare-policies": compare_policies}  # fmt: skip
@@ -151,12 +154,17 @@ def _fleet(replicas: int, router: str, events: list[str]) -> Any:
     return FleetPlan(replicas=replicas, router=router, events=tuple(found))
 
 
-def _prefill(replica: Any, replicas: int, router: str) -> Any:
+def _prefill(asked: "Question", replicas: int, router: str, link_bytes_per_s: float) -> Any:
     if replicas == 0:
         return None
+    from sizing.replica.transfer import transfer_s
     from sizing.simulator import FleetPlan, PrefillPool
 
-    return PrefillPool(model=replica, fleet=FleetPlan(replicas=replicas, router=router))
+    token_bytes = asked.deployment.model.kv_bytes_per_token(asked.deployment.formats.kv)
+    return PrefillPool(
+        model=asked.replica, fleet=FleetPlan(replicas=replicas, router=router),
+        transfer_token_s=float(transfer_s(token_bytes, link_bytes_per_s)),
+    )  # fmt: skip
 
 
 Found = tuple[list[dict[str, object]], list[str], dict[str, object]]  # rows, notes, sections of the document

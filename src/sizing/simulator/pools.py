@@ -1,8 +1,9 @@
 """Prefill and decode on pools of their own, with the KV cache sent from one to the other.
 
 The prefill pool does not depend on what happens after it, so the two are simulated one after the other: a
-request arrives at the decode pool when its prefill has ended and its cache is there. If a decode replica
-preempts it or fails, the prompt is prefilled again where it is, as engines do.
+request arrives at the decode pool when its prefill has ended and its cache is there, and has its first token when
+a decode replica takes it in: that is who answers the client. If a decode replica preempts it or fails, the prompt is
+prefilled again where it is, as engines do.
 """
 
 from dataclasses import dataclass, replace
@@ -91,13 +92,15 @@ def replay_pools(
 
 def _delivery_ps(second: Records, first_token_steps: float) -> at.Ints:
     """Delivery of first tokens, by the steps that the decode pool made for each request. [ps]"""
-    step_ps = (second.finish_ps - second.arrival_ps) / (second.output_tokens - 1)
+    step_ps = (second.finish_ps - second.scheduled_ps) / (second.output_tokens - 1)
     return np.where(second.done, np.rint(first_token_steps * step_ps), 0).astype(np.int64)
 
 
 def _joined(requests: Requests, first: Records, second: Records, kept: at.Ints, first_token_steps: float) -> Records:
-    """Whole requests: scheduled and first token of the prefill pool, the rest of the decode pool."""
+    """Whole requests: scheduled by the prefill pool, the rest of the decode pool."""
     finish, replica, preempted = first.finish_ps.copy(), first.replica.copy(), first.preempted.copy()
+    begun = first.first_token_ps.copy()
+    begun[kept] = second.scheduled_ps
     status = first.status.copy()
     finish[kept], replica[kept], status[kept] = second.finish_ps, second.replica, second.status
     preempted[kept] += second.preempted
@@ -107,7 +110,7 @@ def _joined(requests: Requests, first: Records, second: Records, kept: at.Ints, 
     refused[kept] = second.status == REFUSED
     finish[(status == UNFINISHED) | refused] = -1
     return replace(
-        second, arrival_ps=first.arrival_ps, scheduled_ps=first.scheduled_ps, first_token_ps=first.first_token_ps,
+        second, arrival_ps=first.arrival_ps, scheduled_ps=first.scheduled_ps, first_token_ps=begun,
         finish_ps=finish, input_tokens=requests.input_tokens, output_tokens=requests.output_tokens, replica=replica,
         preempted=preempted, hit_tokens=first.hit_tokens, status=status, client_s=first.client_s,
         delivery_ps=delivery,
