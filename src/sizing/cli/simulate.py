@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from sizing.cli._simulation import Question
 
 Text = str | None
+LINK_BYTES_PER_S = 5e10
+"""One 400 Gb/s network card a replica, as the closed form of separate pools takes it. [byte/s]"""
 
 
 def _option(help_text: str, *names: str) -> Any:
@@ -49,7 +51,7 @@ def command(
     ] = False,
     replicas: Annotated[int | None, _option("Replicas that take requests.")] = None,
     prefill_replicas: Annotated[int, typer.Option(help="Separate prefill replicas; 0: none.")] = 0,
-    kv_link: Annotated[str, typer.Option(help="Link that caches go over: 50GB/s, 400Gb/s.")] = "50GB/s",
+    kv_link: Annotated[Text, _option("Link that caches go over, 400Gb/s; 50 GB/s if left out.")] = None,
     router: Annotated[
         str, typer.Option(help="random, round-robin, least-loaded, prefix-aware, sticky.")
     ] = "least-loaded",
@@ -102,7 +104,9 @@ def command(
     if replicas is None:
         asked.assumptions.append(asking.REPLICAS)
         replicas = int(str(asking.REPLICAS.value))
-    link = units.positive(units.bandwidth_bytes_per_s(kv_link, "--kv-link"), "--kv-link", "a bandwidth such as 50GB/s")
+    link = LINK_BYTES_PER_S
+    if kv_link is not None:
+        link = units.positive(units.bandwidth_bytes_per_s(kv_link, "--kv-link"), "--kv-link", "a bandwidth: 50GB/s")
     fleet = {"replicas": replicas, "prefill_replicas": prefill_replicas, "router": router, "events": event or [],
              "kv_link_bytes_per_s": link if prefill_replicas else None}  # fmt: skip
     runs = {"requests": requests, "replications": replications, "warm_up": warm_up, "seed": seed,
