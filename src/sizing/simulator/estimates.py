@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,23 +44,35 @@ def counted(records: Records, warm_up: float) -> tuple[NDArray[np.bool_], float]
     return arrival >= cut, cut
 
 
-def measures(records: Records, keep: NDArray[np.bool_], slo: Slo | None) -> dict[str, float]:
-    """Figures of one run over the requests in ``keep``; a refused or unfinished request counts as infinite."""
-    ttft, tpot, latency = (np.where(records.done, x, np.inf)[keep] for x in
-                           (records.ttft_s, records.tpot_s, records.latency_s))  # fmt: skip
+Columns = dict[str, NDArray[np.generic]]
+
+
+def columns(records: Records) -> Columns:
+    """What figures are made of, one entry a request; latencies of one refused or unfinished are infinite."""
+    latencies = {"ttft": records.ttft_s, "tpot": records.tpot_s, "latency": records.latency_s}
+    found: Columns = {name: np.where(records.done, values, np.inf) for name, values in latencies.items()}
+    more: Columns = {
+        "queue": records.queue_s, "done": records.done, "status": records.status, "prompt": records.input_tokens,
+        "hit": records.hit_tokens, "preempted": records.preempted,
+    }  # fmt: skip
+    return found | more
+
+
+def measures(seen: Columns, keep: NDArray[np.bool_] | NDArray[np.int64], slo: Slo | None) -> dict[str, float]:
+    """Figures of one run over the requests in ``keep``, a mask or positions."""
+    kept: dict[str, Any] = {name: values[keep] for name, values in seen.items()}
     found: dict[str, float] = {}
-    for metric, values in {"ttft": ttft, "tpot": tpot, "latency": latency, "queue": records.queue_s[keep]}.items():
+    for metric in ("ttft", "tpot", "latency", "queue"):
         for percentile in PERCENTILES:
-            found[label(metric, percentile)] = value_at(values, percentile)
+            found[label(metric, percentile)] = value_at(kept[metric], percentile)
     if slo is not None:
-        found["goodput"] = goodput(slo, ttft, tpot, records.done[keep])
-        found[label("ttft", slo.ttft_at)] = value_at(ttft, slo.ttft_at)
-        found[label("tpot", slo.tpot_at)] = value_at(tpot, slo.tpot_at)
-    found["unfinished"] = float(np.count_nonzero(records.status[keep] == UNFINISHED))
-    found["refused"] = float(np.count_nonzero(records.status[keep] == REFUSED))
-    prompt = float(records.input_tokens[keep].sum())
-    found["prefix_hit_share"] = float(records.hit_tokens[keep].sum()) / prompt
-    found["preemptions_per_request"] = float(records.preempted[keep].mean())
+        found["goodput"] = goodput(slo, kept["ttft"], kept["tpot"], kept["done"])
+        found[label("ttft", slo.ttft_at)] = value_at(kept["ttft"], slo.ttft_at)
+        found[label("tpot", slo.tpot_at)] = value_at(kept["tpot"], slo.tpot_at)
+    found["unfinished"] = float(np.count_nonzero(kept["status"] == UNFINISHED))
+    found["refused"] = float(np.count_nonzero(kept["status"] == REFUSED))
+    found["prefix_hit_share"] = float(kept["hit"].sum()) / float(kept["prompt"].sum())
+    found["preemptions_per_request"] = float(kept["preempted"].mean())
     return found
 
 
@@ -161,16 +174,13 @@ def over_batches(records: Records, keep: NDArray[np.bool_], slo: Slo | None) -> 
     Batch means (Law, Simulation Modeling and Analysis, section 9.5.3): batches long enough are nearly
     independent. A percentile's interval is centred on that of the whole run.
     """
-    whole = measures(records, keep, slo)
+    seen = columns(records)
+    whole = measures(seen, keep, slo)
     positions = np.flatnonzero(keep)
     if len(positions) < 10 * BATCHES:
         return {name: interval([value]) for name, value in whole.items()}
-    parts = []
     order = positions[np.argsort(records.arrival_ps[positions], kind="stable")]
-    for part in np.array_split(order, BATCHES):
-        mask = np.zeros(len(records), dtype=np.bool_)
-        mask[part] = True
-        parts.append(measures(records, mask, slo))
+    parts = [measures(seen, part, slo) for part in np.array_split(order, BATCHES)]
     counts = ("unfinished", "refused")
     return {
         name: interval([value] if name in counts else [part[name] for part in parts], value)

@@ -11,6 +11,7 @@ from sizing.errors import InputError
 from sizing.simulator.estimates import (
     Estimate,
     check_laws,
+    columns,
     counted,
     interval,
     label,
@@ -193,7 +194,8 @@ def simulate(
         share = None if progress is None else _part(progress, k, runs)
         records = _run(drawn, model, plan, prefill, seed + k, horizon_s, share)
         keep, warm_up_s = counted(records, warm_up)
-        figures.append(measures(records, keep, slo) | whole_run(records))
+        if runs > 1:
+            figures.append(measures(columns(records), keep, slo) | whole_run(records))
         if slo is not None:
             judged.append(_judge(records, keep, slo))
         if keep_records or not kept:
