@@ -13,7 +13,7 @@ from sizing.deployment import Deployment, EngineSettings
 from sizing.engines.timing import engine_timing
 from sizing.errors import InputError
 from sizing.memory import memory_budget
-from sizing.replica.loads import Lengths, OpenLoop, Room
+from sizing.replica.loads import ClosedLoop, Lengths, OpenLoop, Room
 from sizing.replica.pools import predict_pools
 from sizing.replica.run import kv_requests, predict_run
 from sizing.simulator import (
@@ -64,6 +64,38 @@ def test_delivery_of_the_first_token_by_hand() -> None:
     assert late.ttft_s - plain.ttft_s == pytest.approx(12.5 * step_s + 2e-3, abs=2e-11)
     assert late.latency_s - plain.latency_s == pytest.approx(12.5 * step_s + 2e-3, abs=2e-11)
     assert late.tpot_s[0] == plain.tpot_s[0]
+
+
+def test_rates_of_a_closed_loop_are_those_with_all_users_there() -> None:
+    """Lockstep by hand: each wave of 8 prefills at once and makes 49 decode steps."""
+    load = Workload(request_rate_per_s=1.0, input_tokens=300, output_tokens=50)
+    found = simulate(load, REPLICA, concurrency=8, requests=80, replications=1)
+    prefill_s = 5e-3 + 3e-5 * 2400 + 1e-10 * 8 * 300 * 301 / 2
+    decode_s = sum(5e-3 + 8 * (3e-5 + 4.4e-8 * (300 + k)) for k in range(1, 50))
+    assert found["requests_per_s"].value == pytest.approx(8 / (prefill_s + decode_s), rel=1e-6)
+    assert found["output_tokens_per_s"].value == pytest.approx(400 / (prefill_s + decode_s), rel=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_users_of_uneven_requests_see_what_the_closed_form_says(engine: str) -> None:
+    deployment = Deployment(
+        model=read_model("Qwen/Qwen3-8B"), gpu=gpu("h100-sxm"), settings=EngineSettings(engine=engine)
+    )
+    timing, memory = engine_timing(engine), memory_budget(deployment)
+    steps = step_model(deployment, with_engine(calibration("measured", deployment.gpu, timing.kernels), timing))
+    model = replica_model(deployment, steps=steps, memory=memory)
+    scheduling = timing.scheduling(model.scheduler.max_num_batched_tokens)
+    load = Workload(
+        request_rate_per_s=1.0, input_tokens=Lognormal(mean_tokens=1000, cv=0.5),
+        output_tokens=Lognormal(mean_tokens=400, cv=0.5),
+    )  # fmt: skip
+    lengths = Lengths(input_tokens=1000, output_tokens=400, input_cv=0.5, output_cv=0.5)
+    room = Room(kv_requests=kv_requests(memory, lengths, scheduling))
+    claimed = predict_run(steps, room, ClosedLoop(users=16, requests=1000), lengths, scheduling)
+    found = simulate(load, model, concurrency=16, requests=1000, replications=3, warm_up=0.0)
+    assert found["tpot_mean_s"].value == pytest.approx(claimed.tpot_s.value, rel=0.03)
+    assert found["requests_per_s"].value == pytest.approx(claimed.request_rate_per_s.value, rel=0.03)
+    assert found["ttft_mean_s"].value == pytest.approx(claimed.ttft_s.value, rel=0.06)
 
 
 def test_users_wait_for_delivery_and_for_the_way_to_them() -> None:

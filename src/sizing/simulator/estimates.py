@@ -92,6 +92,28 @@ def whole_run(records: Records) -> dict[str, float]:
     }
 
 
+def steady_rates(records: Records, users: int, from_s: float) -> dict[str, float]:
+    """Rates of a closed loop from one completion to another, while all its users are there.
+
+    Parameters
+    ----------
+    records, users
+        Of the run, and who sends: the last so many requests are the last of each. [request]
+    from_s
+        End of the warm-up. [s]
+    """
+    finish_s = np.where(records.done, records.finish_ps * PS, np.inf)
+    inside = (finish_s >= from_s) & (finish_s <= finish_s[-users:].min()) & records.done
+    if not inside.any() or finish_s[inside].min() == finish_s[inside].max():
+        return {}
+    first, last = finish_s[inside].min(), finish_s[inside].max()
+    inside &= finish_s > first
+    return {
+        "requests_per_s": float(inside.sum()) / (last - first),
+        "output_tokens_per_s": float(records.output_tokens[inside].sum()) / (last - first),
+    }
+
+
 def replica_rows(records: Records) -> list[dict[str, object]]:
     """Each replica of one run: requests that ended there, share of time in steps, what it computed and held."""
     for_s = max(records.end_s - float(records.arrival_s.min()), 1e-12)

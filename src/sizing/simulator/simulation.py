@@ -19,6 +19,7 @@ from sizing.simulator.estimates import (
     over_batches,
     over_replications,
     replica_rows,
+    steady_rates,
     whole_run,
 )
 from sizing.simulator.playback import replay
@@ -194,8 +195,8 @@ def simulate(
         share = None if progress is None else _part(progress, k, runs)
         records = _run(drawn, model, plan, prefill, seed + k, horizon_s, share)
         keep, warm_up_s = counted(records, warm_up)
-        if runs > 1:
-            figures.append(measures(columns(records), keep, slo) | whole_run(records))
+        whole = whole_run(records) | ({} if concurrency is None else steady_rates(records, concurrency, warm_up_s))
+        figures.append(whole if runs == 1 else measures(columns(records), keep, slo) | whole)
         if slo is not None:
             judged.append(_judge(records, keep, slo))
         if keep_records or not kept:
@@ -204,7 +205,7 @@ def simulate(
         estimates = over_replications(figures)
     else:
         estimates = over_batches(kept[0], counted(kept[0], warm_up)[0], slo)
-        estimates |= {name: interval([value]) for name, value in whole_run(kept[0]).items()}
+        estimates |= {name: interval([value]) for name, value in figures[0].items()}
     return SimulationResult(
         estimates=estimates, attainment=tuple(judged), records=tuple(kept), replications=runs, warm_up_s=warm_up_s,
         slo=slo, notes=_notes(runs, warm_up, warm_up_s, horizon_s, slo, estimates, concurrency),
@@ -238,9 +239,7 @@ def _notes(
         notes.append(f"the requests of the first {warm_up:.0%} of the time ({warm_up_s:.0f} s) are left out: warm-up")
     notes.append("runs until all are answered" if horizon_s is None else f"stops at {horizon_s:g} s")
     if concurrency is not None:
-        notes.append(
-            f"closed loop of {concurrency} users: all begin at once, and rates include the end, when fewer are left"
-        )
+        notes.append(f"closed loop of {concurrency} users, who all begin at once; rates are those while all are there")
     if slo is not None:
         notes.append(slo.describe())
     missed = estimates["refused"].value + estimates["unfinished"].value

@@ -303,7 +303,7 @@ class _Body:
 
     def called(self, node: ast.Call, callee: Any) -> Value:
         """Call another kernel; arrays go by the caller's own names."""
-        if not callable(callee):
+        if not getattr(callee, "__annotations__", None):
             self.refuse(node)
         self.callees.append(callee)
         given = []
