@@ -217,6 +217,7 @@ def test_refused_and_unfinished_requests_are_misses() -> None:
     )  # fmt: skip
     r = simulate(long, REPLICA, slo=SLO, horizon_s=1.0, warm_up=0.0)
     assert r["refused"].value == 1
+    assert any("more than 400,000 tokens" in note for note in r.notes)
     assert r["unfinished"].value == 1
     assert r.goodput.value == pytest.approx(1 / 3)
     assert r["ttft_p99_s"].value == np.inf

@@ -208,7 +208,8 @@ def simulate(
         estimates |= {name: interval([value]) for name, value in figures[0].items()}
     return SimulationResult(
         estimates=estimates, attainment=tuple(judged), records=tuple(kept), replications=runs, warm_up_s=warm_up_s,
-        slo=slo, notes=_notes(runs, warm_up, warm_up_s, horizon_s, slo, estimates, concurrency),
+        slo=slo, notes=_notes(runs, warm_up, warm_up_s, horizon_s, slo, estimates, concurrency)
+        + _too_long(estimates, model),
     )  # fmt: skip
 
 
@@ -246,6 +247,13 @@ def _notes(
     if missed:
         notes.append(f"{missed:g} requests per run refused or unfinished: their latencies count as infinite")
     return tuple(notes)
+
+
+def _too_long(estimates: Mapping[str, Estimate], model: ReplicaModel) -> tuple[str, ...]:
+    if not estimates["refused"].value:
+        return ()
+    longest = model.scheduler.longest_request_tokens
+    return (f"refused: prompt and answer of more than {longest:,} tokens, the longest that a replica takes",)
 
 
 def at_rate(workload: Workload, rate_per_s: float) -> Workload:
