@@ -94,7 +94,7 @@ class _Body:
         given = []
         for name, hint in parameters(self.function).items():
             if name in self.arrays:
-                given.append(f"ptr noalias nocapture %{name}")
+                given.append(f"ptr noalias %{name}")
                 continue
             given.append(f"{type_of(hint)} %in.{name}")
             self.keep(name, (type_of(hint), f"%in.{name}"))
