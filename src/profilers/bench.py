@@ -22,7 +22,8 @@ class Limits:
     max_time_s
         Longest sampling of a case; a slow call still gets ``min_samples`` up to ten times this. [s]
     sample_s
-        Least duration of a sample: short calls are repeated within it. [s]
+        Least duration of a sample: short calls are repeated within it, so that the few microseconds between two
+        graphs are lost in it. [s]
     energy_s
         Window of an energy reading; NVML refreshes its counter every 20 to 100 ms. [s]
     """
@@ -31,7 +32,7 @@ class Limits:
     min_samples: int = 10
     max_samples: int = 200
     max_time_s: float = 0.15
-    sample_s: float = 3e-4
+    sample_s: float = 1e-3
     energy_s: float = 1.0
 
 

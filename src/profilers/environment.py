@@ -17,7 +17,9 @@ LIBRARIES = (
     "flash-attn-3",
     "flashinfer-python",
     "vllm",
+    "nvidia-cublas",
     "nvidia-cublas-cu12",
+    "nvidia-cudnn-cu13",
     "numpy",
 )
 

@@ -38,19 +38,21 @@ def _flash_attn(query, k_cache, v_cache, *, cache_seqlens, causal, block_table=N
     return torch.stack(rows)
 
 
-def _varlen_attn(
-    query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, return_aux=None, scale=None, window_size=(-1, -1),
-    enable_gqa=False, seqused_k=None, block_table=None, num_splits=None,
+def _flash_forward(
+    query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, return_debug_mask, *,
+    window_size_left, window_size_right, seqused_k, block_table,
 ):  # fmt: skip
-    assert (window_size, enable_gqa, cu_seq_k) == ((-1, 0), True, None)
+    """As torch's own call of it: ``torch.nn.attention.varlen`` with a causal window."""
+    assert (cum_seq_k, dropout_p, is_causal, return_debug_mask) == (None, 0.0, True, False)
+    assert (window_size_left, window_size_right) == (-1, 0)
     assert max_k == int(seqused_k.max())
-    starts = cu_seq_q.tolist()
+    starts = cum_seq_q.tolist()
     assert max_q == max(b - a for a, b in itertools.pairwise(starts))
     rows = []
     for i, length in enumerate(seqused_k.tolist()):
         keys, values = (_sequence(c, block_table[i], length) for c in (key, value))
         rows.append(_attend(query[starts[i] : starts[i + 1]], keys, values))
-    return torch.cat(rows)
+    return torch.cat(rows), None, None, None, None
 
 
 class _FlashInfer:
@@ -126,7 +128,7 @@ def libraries(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm.model_executor.layers.fused_moe", fused)
     from profilers.kernels import attention_varlen
 
-    monkeypatch.setattr(attention_varlen, "_need", lambda bench: _varlen_attn)
+    monkeypatch.setattr(attention_varlen, "_flash", lambda bench: _flash_forward)
     return monkeypatch
 
 
@@ -167,14 +169,15 @@ def test_third_version_of_flash_attention_comes_first(libraries):
     assert work.check() <= work.tolerance
 
 
-def test_varlen_attention_of_this_torch_takes_the_arguments_that_are_passed():
-    import inspect
+def test_flash_attention_of_this_torch_takes_the_arguments_that_are_passed():
+    from profilers.kernels.attention_varlen import _flash
 
-    from torch.nn.attention.varlen import varlen_attn
-
-    names = list(inspect.signature(varlen_attn).parameters)
-    assert names[:7] == ["query", "key", "value", "cu_seq_q", "cu_seq_k", "max_q", "max_k"]
-    assert {"window_size", "enable_gqa", "seqused_k", "block_table"} <= set(names)
+    names = [a.name for a in torch.ops.aten._flash_attention_forward.default._schema.arguments]
+    assert names[:7] == ["query", "key", "value", "cum_seq_q", "cum_seq_k", "max_q", "max_k"]
+    assert names[7:10] == ["dropout_p", "is_causal", "return_debug_mask"]
+    assert {"window_size_left", "window_size_right", "seqused_k", "block_table"} <= set(names)
+    with pytest.raises(Unsupported, match="runs on CUDA only"):
+        _flash(open_bench("cpu", toy=True))
 
 
 def test_missing_library_is_named():

@@ -14,6 +14,9 @@ from profilers.decoder.weights import Weights, layer_weights
 from profilers.operations import Step
 from profilers.shapes import DecoderShape
 
+Stack = Callable[..., torch.Tensor]
+"""Embeddings in, normalised hidden states out; a number stops it after so many of the first layers."""
+
 
 class Decoder:
     """Weights and cache of a decoder on one GPU.
@@ -56,9 +59,7 @@ class Decoder:
         small.set_cache(sequences, capacity)
         return small
 
-    def stack(
-        self, step: Step, *, compile_layers: bool = False, plain: bool = False
-    ) -> Callable[[torch.Tensor], torch.Tensor]:
+    def stack(self, step: Step, *, compile_layers: bool = False, plain: bool = False) -> Stack:
         """The layers for one step's sizes: embeddings in, normalised hidden states out.
 
         Parameters
@@ -79,8 +80,8 @@ class Decoder:
         span = slice(step.history, step.history + step.new_tokens)
         cosine, sine = self.cosine[span], self.sine[span]
 
-        def run(x: torch.Tensor) -> torch.Tensor:
-            for weights, cache in zip(self.weights, self.caches, strict=True):
+        def run(x: torch.Tensor, first: int | None = None) -> torch.Tensor:
+            for weights, cache in zip(self.weights[:first], self.caches[:first], strict=True):
                 x = layers["router" in weights](x, weights, cache, cosine, sine)
             return rms_norm(x, (x.shape[-1],), self.norm, EPSILON)
 
@@ -98,7 +99,18 @@ class Decoder:
         plain
             Write every operation out, as a Python model library does.
         """
-        run = self.stack(step, compile_layers=compile_layers, plain=plain)
+        return self.call(step, self.stack(step, compile_layers=compile_layers, plain=plain))
+
+    def call(self, step: Step, run: Stack) -> Callable[[], torch.Tensor]:
+        """One step through a stack that is there already.
+
+        Parameters
+        ----------
+        step
+            Its batch.
+        run
+            Of :meth:`stack`.
+        """
         tokens = torch.randint(0, self.shape.vocab, (step.tokens,), device=self.bench.device)
         last = torch.arange(1, step.sequences + 1, device=self.bench.device) * step.new_tokens - 1
         decodes = step.decodes

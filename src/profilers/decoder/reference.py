@@ -3,8 +3,9 @@
 import torch
 from torch.nn.functional import silu
 
-from profilers.decoder.model import Decoder
+from profilers.decoder.model import Decoder, Stack, attention_kernels
 from profilers.decoder.weights import Weights
+from profilers.operations import Step
 from profilers.shapes import DecoderShape
 
 SEQUENCES = 5
@@ -99,9 +100,6 @@ def decoder_error(decoder: Decoder, *, prompt: int = 12, plain: bool = False) ->
     plain
         Check the plain layers instead.
     """
-    from profilers.decoder.model import attention_kernels
-    from profilers.operations import Step
-
     layers = list(range(min(len(decoder.weights), decoder.shape.dense_layers + 1)))
     small = decoder.cut(layers, SEQUENCES, prompt + 1)
     tokens = torch.randint(0, decoder.shape.vocab, (SEQUENCES, prompt + 1), device=decoder.bench.device)
@@ -117,3 +115,26 @@ def decoder_error(decoder: Decoder, *, prompt: int = 12, plain: bool = False) ->
         off = (measured - expected[:, start:stop]).abs().amax(-1).flatten()
         worst = max(worst, float(off.median() / expected.abs().max()))
     return worst
+
+
+def stack_gap(decoder: Decoder, step: Step, run: Stack, other: Stack) -> float:
+    """Median over tokens of the largest difference of two stacks' first layers, relative to the largest value. [1]
+
+    The first layers alone: further on routers have sent tokens to other experts, which no rounding explains.
+
+    Parameters
+    ----------
+    decoder
+        Whose embeddings go in.
+    step
+        Its batch.
+    run, other
+        The stacks, such as compiled and not.
+    """
+    first = decoder.shape.dense_layers + 1
+    x = decoder.embedding[torch.arange(step.tokens, device=decoder.bench.device) % decoder.shape.vocab]
+    with attention_kernels(decoder.bench, step):
+        expected, found = other(x, first).float(), run(x, first).float()
+    if not bool(torch.isfinite(found).all()):
+        return float("inf")
+    return float((found - expected).abs().amax(-1).median() / expected.abs().max())

@@ -1,4 +1,10 @@
-"""Attention over a paged cache by the flash kernel that torch carries (``torch.nn.attention.varlen``)."""
+"""Attention over a paged cache by the flash kernel that torch carries.
+
+Called as ``torch.nn.attention.varlen.varlen_attn`` calls it, without the tensor that it fills beside: that takes a
+launch of its own, as long as a short attention.
+"""
+
+from collections.abc import Callable
 
 import torch
 
@@ -32,29 +38,28 @@ def prefill(case: Case, bench: Bench) -> Work:
     return _work(sizes(case), bench)
 
 
-def _need(bench: Bench):  # noqa: ANN202 - a function of torch's
-    try:
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:
-        raise Unsupported(f"torch {torch.__version__} has no torch.nn.attention.varlen") from None
-    if "block_table" not in (varlen_attn.__kwdefaults__ or {}):
-        raise Unsupported(f"varlen_attn of torch {torch.__version__} takes no block_table")
+def _flash(bench: Bench) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """Torch's operation; told whether it knows pages by its own list of arguments."""
+    operation = getattr(torch.ops.aten, "_flash_attention_forward", None)
+    names = {a.name for a in operation.default._schema.arguments} if operation is not None else set()
+    if not {"block_table", "seqused_k"} <= names:
+        raise Unsupported(f"the flash attention of torch {torch.__version__} takes no table of pages")
     if not bench.cuda:
         raise Unsupported("torch's paged flash attention runs on CUDA only")
-    return varlen_attn
+    return operation.default  # type: ignore[no-any-return, union-attr]
 
 
 def _work(at: Sizes, bench: Bench) -> Work:
-    varlen_attn = _need(bench)
+    flash = _flash(bench)
     query = random((at.batch * at.tokens, at.heads, at.head_dim), bench.device)
     starts = torch.arange(at.batch + 1, device=bench.device, dtype=torch.int32) * at.tokens
     caches = paged_caches(at, bench, PAGE)
 
     def attend(cache: Pages) -> torch.Tensor:
-        return varlen_attn(
-            query, cache.keys, cache.values, starts, None, at.tokens, at.context, window_size=(-1, 0),
-            enable_gqa=True, seqused_k=cache.lengths, block_table=cache.table,
-        )  # fmt: skip
+        return flash(
+            query, cache.keys, cache.values, starts, None, at.tokens, at.context, 0.0, True, False,
+            window_size_left=-1, window_size_right=0, seqused_k=cache.lengths, block_table=cache.table,
+        )[0]  # fmt: skip
 
     def check() -> float:
         own = slice((at.batch - 1) * at.tokens, None)

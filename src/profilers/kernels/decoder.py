@@ -6,7 +6,7 @@ import torch
 
 from profilers.bench import Bench
 from profilers.decoder.model import Decoder, fitting_layers
-from profilers.decoder.reference import decoder_error
+from profilers.decoder.reference import decoder_error, stack_gap
 from profilers.kernel import Case, Reading, Unsupported, kernel
 from profilers.operations import Step, step_operations
 from profilers.plan import Plan
@@ -69,9 +69,12 @@ def decoder_step(case: Case, bench: Bench) -> Reading:
     with torch.inference_mode():
         decoder = decoder_for(shape, bench, step)
         wrong = decoder_error(decoder)
+        run = decoder.stack(step)
         if mode.startswith("compiled"):
             torch.compiler.reset()
-        call = decoder.step(step, compile_layers=mode.startswith("compiled"))
+            eager, run = run, decoder.stack(step, compile_layers=True)
+            wrong = max(wrong, stack_gap(decoder, step, run, eager))
+        call = decoder.call(step, run)
         timing = time_step(call, bench, graph=mode.endswith("graph"), energy=case.energy)
         if mode.endswith("graph") and bench.cuda and timing.mode != "graph":
             raise RuntimeError(timing.note)

@@ -40,7 +40,7 @@ def gemm_fp8_block(case: Case, bench: Bench) -> Work:
     weight, w_scale, w_value = quantise(random((n, k), bench.device), BLOCK)
     weights = weight_copies(bench, weight, 1.0 * n * k)
     if bench.cuda:
-        multiply = _scaled_mm(x, x_scale, w_scale)
+        multiply = _scaled_mm(bench, x, x_scale, w_scale)
     else:
         ones = w_scale.repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1)
 
@@ -62,12 +62,12 @@ def gemm_fp8_block(case: Case, bench: Bench) -> Work:
     )
 
 
-def _scaled_mm(x: torch.Tensor, x_scale: torch.Tensor, w_scale: torch.Tensor):  # noqa: ANN202 - a closure
+def _scaled_mm(bench: Bench, x: torch.Tensor, x_scale: torch.Tensor, w_scale: torch.Tensor):  # noqa: ANN202 - a closure
     functional = torch.nn.functional
     recipes = getattr(functional, "ScalingType", None)
     if recipes is None or not hasattr(functional, "scaled_mm"):
         raise Unsupported(f"block-scaled FP8 needs torch.nn.functional.scaled_mm; torch {torch.__version__} has none")
-    if torch.cuda.get_device_capability(x.device)[0] != 9:
+    if bench.capability[0] != 9:
         raise Unsupported("torch's block-scaled FP8 product is for compute capability 9 (Hopper)")
     by_column = torch.empty_strided(x_scale.shape, (1, x_scale.shape[0]), device=x.device).copy_(x_scale)
 

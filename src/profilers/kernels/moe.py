@@ -76,6 +76,24 @@ def apply_experts(
     return back.view(x.shape[0], top_k, -1).sum(dim=1)
 
 
+def routes(case: Case, bench: Bench, weight_bytes: float) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Choices of experts, so many that those that one call reads are out of the L2 before they come again.
+
+    Parameters
+    ----------
+    case
+        Which.
+    bench
+        Where.
+    weight_bytes
+        Size of a weight. [B]
+    """
+    tokens, hidden, width, experts, top_k = _numbers(case)
+    read = 3.0 * min(tokens * top_k, experts) * hidden * width * weight_bytes
+    count = max(2, bench.copies(read, at_most=24))
+    return [route(random((tokens, experts), bench.device), top_k) for _ in range(count)]
+
+
 def grouped_bf16(rows: torch.Tensor, weights: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
     """Torch's grouped product in BF16."""
     product: torch.Tensor = torch._grouped_mm(rows, weights, offs=ends)
@@ -101,7 +119,7 @@ def moe_bf16(case: Case, bench: Bench) -> Work:
         raise Unsupported(f"needs torch._grouped_mm; torch {torch.__version__} has none")
     if bench.cuda and bench.capability < (9, 0):
         raise Unsupported(f"torch's grouped product needs compute capability 9.0; this chip has {bench.capability}")
-    tokens, hidden, width, experts, top_k = _numbers(case)
+    tokens, hidden, width, experts, _ = _numbers(case)
     expert_bytes = 6.0 * experts * hidden * width
     x = random((tokens, hidden), bench.device)
     weights = [
@@ -111,17 +129,18 @@ def moe_bf16(case: Case, bench: Bench) -> Work:
         )
         for _ in range(min(bench.copies(expert_bytes), 2))
     ]
-    chosen = [route(random((tokens, experts), bench.device), top_k) for _ in weights]
+    chosen = routes(case, bench, 2.0)
 
     def run(i: int) -> torch.Tensor:
-        return apply_experts(x, *chosen[i], *weights[i], grouped_bf16)
+        return apply_experts(x, *chosen[i], *weights[i % len(weights)], grouped_bf16)
 
     def check() -> float:
         few = slice(0, min(tokens, 8))
         weight, index = (part[few] for part in chosen[-1])
-        return error(run(-1)[few], _reference(x[few], weight, index, *weights[-1]))
+        last = weights[(len(chosen) - 1) % len(weights)]
+        return error(run(len(chosen) - 1)[few], _reference(x[few], weight, index, *last))
 
-    return _work(case, [lambda i=i: run(i) for i in range(len(weights))], check, chosen, 2.0, "torch grouped_mm")
+    return _work(case, [lambda i=i: run(i) for i in range(len(chosen))], check, chosen, 2.0, "torch grouped_mm")
 
 
 @kernel("moe.bf16_vllm", cases=lambda plan: _cases("moe.bf16_vllm", plan, model_shapes=True))
@@ -131,7 +150,7 @@ def moe_vllm(case: Case, bench: Bench) -> Work:
         from vllm.model_executor.layers.fused_moe import fused_experts
     except ImportError:
         raise Unsupported("needs vllm, which is not installed") from None
-    tokens, hidden, width, experts, top_k = _numbers(case)
+    tokens, hidden, width, experts, _ = _numbers(case)
     x = random((tokens, hidden), bench.device)
     weights = [
         (
@@ -140,19 +159,20 @@ def moe_vllm(case: Case, bench: Bench) -> Work:
         )
         for _ in range(min(bench.copies(6.0 * experts * hidden * width), 2))
     ]
-    chosen = [route(random((tokens, experts), bench.device), top_k) for _ in weights]
+    chosen = routes(case, bench, 2.0)
 
     def run(i: int) -> torch.Tensor:
         weight, index = chosen[i]
-        out: torch.Tensor = fused_experts(x, *weights[i], weight, index.to(torch.int32))
+        out: torch.Tensor = fused_experts(x, *weights[i % len(weights)], weight, index.to(torch.int32))
         return out
 
     def check() -> float:
         few = slice(0, min(tokens, 8))
         weight, index = (part[few] for part in chosen[-1])
-        return error(run(-1)[few], _reference(x[few], weight, index, *(w.transpose(1, 2) for w in weights[-1])))
+        last = (w.transpose(1, 2) for w in weights[(len(chosen) - 1) % len(weights)])
+        return error(run(len(chosen) - 1)[few], _reference(x[few], weight, index, *last))
 
-    return _work(case, [lambda i=i: run(i) for i in range(len(weights))], check, chosen, 2.0, "vllm fused_experts")
+    return _work(case, [lambda i=i: run(i) for i in range(len(chosen))], check, chosen, 2.0, "vllm fused_experts")
 
 
 @kernel("moe.fp8", cases=lambda plan: _cases("moe.fp8", plan, model_shapes=False))
@@ -160,12 +180,12 @@ def moe_fp8(case: Case, bench: Bench) -> Work:
     """Experts in FP8 with a scale an output channel; inputs are quantised a token at a time on the way."""
     if bench.cuda and bench.capability[0] != 9:
         raise Unsupported(f"torch's FP8 grouped product is for compute capability 9; this chip has {bench.capability}")
-    tokens, hidden, width, experts, top_k = _numbers(case)
+    tokens, hidden, width, experts, _ = _numbers(case)
     x = random((tokens, hidden), bench.device)
     plain = [random((experts, 2 * width, hidden), bench.device), random((experts, hidden, width), bench.device)]
     plain = [w.mul_(w.shape[2] ** -0.5) for w in plain]
     coded, scales, values = zip(*(_quantised(w) for w in plain), strict=True)
-    chosen = [route(random((tokens, experts), bench.device), top_k) for _ in range(2)]
+    chosen = routes(case, bench, 1.0)
     by_matrix = {id(w): s for w, s in zip(coded, scales, strict=True)}
 
     def grouped(rows: torch.Tensor, weights: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
@@ -186,7 +206,8 @@ def moe_fp8(case: Case, bench: Bench) -> Work:
         weight, index = (part[few] for part in chosen[-1])
         return error(run(-1)[few], _reference(x[few], weight, index, *values))
 
-    return _work(case, [lambda: run(0), lambda: run(1)], check, chosen, 1.0, "torch scaled_grouped_mm", tolerance=0.1)
+    calls = [lambda i=i: run(i) for i in range(len(chosen))]
+    return _work(case, calls, check, chosen, 1.0, "torch scaled_grouped_mm", tolerance=0.1)
 
 
 def _quantised(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
