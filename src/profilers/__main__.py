@@ -8,8 +8,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profilers.shapes import BadInput
+
+if TYPE_CHECKING:
+    from profilers.kernel import Case
+    from profilers.plan import Plan
 
 PROGRAM = "profile-inference"
 
@@ -22,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
         epilog="Then: size-inference calibrate profile FILE --out my-gpu.toml",
     )
     made.add_argument(
-        "--suite", default="default", help="default, compact, model, decoder, scenarios (default: default)"
+        "--suite", default="default", help="default, compact, model, decoder, scenarios, table (default: default)"
     )
     made.add_argument(
         "--model",
@@ -32,6 +37,10 @@ def parser() -> argparse.ArgumentParser:
         help="shapes of this model: a built-in name, a config.json or its folder; may be repeated",
     )
     made.add_argument("--tp", type=int, default=1, help="tensor-parallel GPUs that shapes are divided by")
+    made.add_argument(
+        "--table", type=Path, default=None, help="also the shapes of a table such as data/measured/kernels.csv"
+    )
+    made.add_argument("--chip", default="", help="with --table: whose rows, as the table names it, such as h200-sxm")
     made.add_argument("--only", action="append", default=[], metavar="KERNEL", help="only this family or kernel")
     made.add_argument("--budget", default="5m", help="time for the session, such as 90s or 5m (default: 5m)")
     made.add_argument("--device", default="", help="cuda, cuda:1 or cpu (default: cuda)")
@@ -76,7 +85,7 @@ def _run(options: argparse.Namespace, words: list[str]) -> int:
     except ImportError:
         raise BadInput("needs torch: pip install 'sizing[profile]'") from None
     from profilers.bench import open_bench
-    from profilers.plan import make_plan, plan_cases
+    from profilers.plan import make_plan
 
     device = options.device or ("cuda" if torch.cuda.is_available() else "")
     _check_device(device, options.device, torch)
@@ -85,12 +94,29 @@ def _run(options: argparse.Namespace, words: list[str]) -> int:
     if options.disk is not None and not options.disk.is_dir():
         raise BadInput(f"--disk {options.disk}: no such folder")
     plan = make_plan(options.suite, options.model, tp=options.tp, toy=toy, ranks=ranks)
-    cases = plan_cases(plan, options.only)
+    cases = _cases(options, plan)
     if options.list:
         print("\n".join(f"{case.priority}  {case.key}" for case in cases))
         return 0
     bench = open_bench(device, toy=toy, disk=options.disk)
     return _measure(options, words, plan, cases, bench, budget_s)
+
+
+def _cases(options: argparse.Namespace, plan: "Plan") -> "list[Case]":
+    """The plan's cases, and behind them those of a table."""
+    from profilers.plan import in_order, plan_cases
+    from profilers.table import table_cases
+
+    cases = plan_cases(plan, options.only)
+    if options.table is None:
+        if options.suite == "table":
+            raise BadInput("--suite table: give the table with --table and its chip with --chip")
+        return cases
+    if not options.chip:
+        raise BadInput("--table: say whose rows with --chip, such as --chip h200-sxm")
+    if plan.toy and not options.list:
+        raise BadInput("--table: its sizes are real ones, which take a GPU; leave it out of a dry run")
+    return in_order([*cases, *table_cases(options.table, options.chip)])
 
 
 def _check_device(device: str, asked: str, torch) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
@@ -120,7 +146,7 @@ def _measure(options, words: list[str], plan, cases, bench, budget_s: float) -> 
         "environment": environment,
         "plan": {
             "suite": plan.suite, "models": [m.name for m in plan.models], "tp": options.tp, "toy": plan.toy,
-            "ranks": plan.ranks, "only": options.only,
+            "ranks": plan.ranks, "only": options.only, "table": options.chip,
         },
     }  # fmt: skip
     file = MeasurementFile(out, header)

@@ -28,7 +28,8 @@ class Case:
     shape
         Sizes and formats, by name.
     priority
-        0 identifies a constant, 1 checks it on a whole model, 2 adds detail; a budget cuts from the end. [1]
+        0 identifies a constant, 1 checks it on a whole model, 2 adds detail, 3 repeats a published table; a budget
+        cuts from the end. [1]
     energy
         Also measure joules per call, which takes a second more.
     """

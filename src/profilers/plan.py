@@ -12,6 +12,7 @@ SUITES = {
     "compact": "the grid alone",
     "model": "the kernels, steps and scenarios of --model",
     "decoder": "whole decoders and the kernels they are made of",
+    "table": "nothing but the shapes of --table",
     "scenarios": "kernels per token, users, prefill stall, prefix reuse",
 }
 """Suites by name."""
@@ -133,10 +134,24 @@ def plan_cases(plan: Plan, only: Iterable[str] = ()) -> list[Case]:
             raise BadInput(
                 f"--only {name}: no such kernel; choose from {', '.join(families)}, or one of {', '.join(known)}"
             )
+    return in_order(
+        case
+        for kernel in known.values()
+        if not wanted or kernel.name in wanted or kernel.family in wanted
+        for case in kernel.cases(plan)
+    )
+
+
+def in_order(cases: Iterable[Case]) -> list[Case]:
+    """Cases each once, the most needed first; of equal need whole models before their parts.
+
+    Parameters
+    ----------
+    cases
+        In any order; of two that are alike the first stays.
+    """
     found: dict[str, Case] = {}
-    for kernel in known.values():
-        if not wanted or kernel.name in wanted or kernel.family in wanted:
-            for case in kernel.cases(plan):
-                found.setdefault(case.key, case)
+    for case in cases:
+        found.setdefault(case.key, case)
     first = ("decoder", "scenario")
     return sorted(found.values(), key=lambda case: (case.priority, not case.kernel.startswith(first)))

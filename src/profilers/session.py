@@ -194,7 +194,7 @@ def run_session(
             return [left.key for left in wanted[index:]]
         show(f"{index + 1}/{len(wanted)} {spent_s:.0f} s of {budget_s:.0f} s  {case.key}")
         result = measure_case(case, bench)
-        file.add(result)
+        file.add({**result, "at_s": spent_s})
         if result["outcome"] in ("failed", "wrong") and not answers(bench):
             raise DeviceLost(f"the device stopped answering after {case.key}")
     return []

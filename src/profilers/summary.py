@@ -149,6 +149,25 @@ def table(rows: Sequence[Mapping[str, str]], title: str) -> str:
     return "\n".join(lines) + "\n\n"
 
 
+def cost_rows(results: Iterable[Result], most: int = 12) -> list[dict[str, str]]:
+    """Where the session's time went, a row a kernel, the dearest first.
+
+    Parameters
+    ----------
+    results
+        Of the session.
+    most
+        Rows at most. [1]
+    """
+    spent: dict[str, list[float]] = {}
+    for result in results:
+        spent.setdefault(str(result["kernel"]), []).append(float(result["took_s"]))
+    dearest = sorted(spent.items(), key=lambda item: -sum(item[1]))[:most]
+    return [
+        {"kernel": k, "cases": str(len(v)), "took s": f"{sum(v):.1f}", "longest s": f"{max(v):.1f}"} for k, v in dearest
+    ]
+
+
 def report(results: Sequence[Result]) -> str:
     """Everything at a glance."""
     text = table(kernel_rows(results), "Kernels")
@@ -166,4 +185,4 @@ def report(results: Sequence[Result]) -> str:
         {"outcome": o, "kernel": k, "cases": str(len(cases)), "reason": reason}
         for (o, k, reason), cases in kinds.items()
     ]
-    return text + table(rows, "Not measured")
+    return text + table(rows, "Not measured") + table(cost_rows(results), "Where the time went")

@@ -12,12 +12,17 @@ import pytest
 import synthetic
 from synthetic import CHIP, TRUTH, record, write_profile
 
+from profilers.__main__ import main
+from profilers.shapes import BadInput
+from profilers.table import table_cases
 from sizing.calibration import calibration
 from sizing.catalog import gpu
 from sizing.cli import run
 from sizing.errors import CalibrationError, UnknownFile
 from sizing.fitting.profile import calibrate_profile
-from sizing.fitting.profile_report import profile_text
+from sizing.fitting.profile_file import Case
+from sizing.fitting.profile_report import model_rows, profile_text
+from sizing.fitting.profile_table import table_matches
 
 
 @pytest.fixture(scope="module")
@@ -183,9 +188,81 @@ def test_command_shows_old_against_new_and_writes_a_file_that_the_planner_takes(
     assert "old against new" in printed
     assert f"written: {out}" in printed
     assert "Whole decoder steps" in printed
+    assert "Whole decoders by model" in printed
+    assert "Beside published tables" in printed
     before = out.read_bytes()
     assert run(["calibrate", "profile", str(profile), "--out", str(tmp_path / "no" / "x.toml")]) == 2
     assert out.read_bytes() == before
+
+
+def test_decoders_are_summed_up_by_model_and_kind_of_step(fitted):
+    fit = fitted[0]
+    rows = model_rows(fit)
+    assert [(row["metric"], row["steps"]) for row in rows] == [("TPOT", 3), ("TTFT", 2)]
+    off = sorted(abs(s.new_s / s.measured_s - 1) for s in fit.steps if s.decodes)
+    assert rows[0]["new"] == f"{off[1]:.1%}"
+    assert float(rows[0]["new"].rstrip("%")) < 8.0 < float(rows[0]["median error old"].rstrip("%"))
+
+
+TABLE = """gpu,engine,operation,kernel,m,n,k,batch,length,heads,kv_heads,kv_bytes,time_s,source
+h100-sxm,vllm,gemm.bf16,x,16,4096,4096,,,,,,1e-05,table
+h100-sxm,vllm,gemm.bf16,x,64,4096,4096,,,,,,2e-05,table
+h100-sxm,vllm,gemm.bf16,x,64,8,8,,,,,,9,table
+h200-sxm,vllm,gemm.bf16,x,16,4096,4096,,,,,,5,table
+h100-sxm,vllm,attention_decode,x,,,,8,2048,32,8,2,4e-05,table
+h100-sxm,vllm,attention_decode,x,,,,8,2048,32,8,1,9,table
+h100-sxm,vllm,attention_prefill,x,,,,1,512,32,8,2,5e-05,table
+h100-sxm,trtllm,attention_prefill,x,,,,1,512,32,8,2,9,table
+"""
+
+
+def _case(kernel, shape, time_s):
+    return Case(key=kernel, kernel=kernel, implementation="", shape=shape, time_s=time_s, spread=0.0, cold=True,
+                throttle=(), flops=0.0, moved_bytes=0.0, facts={})  # fmt: skip
+
+
+def test_a_profile_stands_beside_the_published_rows_of_its_chip_and_shapes(tmp_path):
+    path = tmp_path / "kernels.csv"
+    path.write_text(TABLE)
+    heads = {"heads": 32, "kv_heads": 8, "head_dim": 128}
+    cases = [
+        _case("gemm.bf16", {"m": 16, "n": 4096, "k": 4096}, 1.1e-5),
+        _case("gemm.bf16", {"m": 64, "n": 4096, "k": 4096}, 1.6e-5),
+        _case("attention_decode.sdpa", {"batch": 8, "context": 2048, **heads}, 6e-5),
+        _case("attention_decode.varlen", {"batch": 8, "context": 2048, **heads}, 5e-5),
+        _case("attention_decode.varlen", {"batch": 8, "context": 2048, **heads, "head_dim": 64}, 1e-5),
+        _case("attention_prefill.sdpa", {"batch": 1, "tokens": 512, "history": 0, **heads}, 5e-5),
+        _case("attention_prefill.sdpa", {"batch": 1, "tokens": 512, "history": 512, **heads}, 1e-6),
+    ]
+    gemm, decode, prefill = table_matches(cases, "h100-sxm", path)
+    assert (gemm.operation, gemm.shapes, gemm.source) == ("gemm.bf16", 2, "table")
+    assert gemm.ratio[1] == pytest.approx(0.95)  # between 1.1 and 0.8
+    assert gemm.difference == pytest.approx(0.15)
+    assert (decode.shapes, decode.ratio[1]) == (1, pytest.approx(1.25))  # the faster of the two
+    assert (prefill.shapes, prefill.difference) == (1, pytest.approx(0.0))
+    assert table_matches(cases, "b200-hgx", path) == ()
+
+
+def test_the_profiler_measures_at_the_shapes_of_the_shipped_table(capsys):
+    """What it lists for a chip is what the fit then finds beside it."""
+    from sizing.catalog.files import data_file
+
+    table = data_file("measured/kernels.csv")
+    cases = [_case(c.kernel, c.shape, 1.0) for c in table_cases(table, "h200-sxm")]
+    matches = table_matches(cases, "h200-sxm")
+    assert {m.operation for m in matches} == {"gemm.bf16", "attention_prefill", "attention_decode"}
+    assert all(m.shapes >= 40 for m in matches)
+    with pytest.raises(BadInput, match=r"--chip h900: the table has no 16-bit rows of it by vllm; it has .*h100-sxm"):
+        list(table_cases(table, "h900"))
+    assert main(["--device", "cpu", "--table", str(table), "--list"]) == 2
+    assert "say whose rows with --chip" in capsys.readouterr().err
+    command = ["--device", "cpu", "--suite", "table", "--table", str(table), "--chip", "h200-sxm"]
+    assert main([*command, "--list"]) == 0
+    assert "gemm.bf16 m=" in capsys.readouterr().out
+    assert main(command) == 2
+    assert "leave it out of a dry run" in capsys.readouterr().err
+    assert main(["--device", "cpu", "--suite", "table"]) == 2
+    assert "give the table with --table" in capsys.readouterr().err
 
 
 def test_reader_and_profiler_agree_on_format_and_version():

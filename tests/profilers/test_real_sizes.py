@@ -8,6 +8,7 @@ that a GPU cannot hold is found here.
 import dataclasses
 import sys
 import types
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from profilers.kernels import attention_flash, attention_sdpa, decoder, gemm_fp8
 from profilers.operations import Step
 from profilers.plan import make_plan, plan_cases
 from profilers.shapes import read_shape
+from profilers.table import table_cases
 from profilers.timing import Timing
 
 META = torch.device("meta")
@@ -175,6 +177,15 @@ def test_cuda_takes_every_case_of_the_default_suite_and_80_gb_hold_it(name, gpul
     capability = BLACKWELL if name == "gemm.nvfp4" else HOPPER
     for case in (c for c in CASES if c.kernel == name):
         peak = set_up(case, capability, SMALL_GPU)
+        assert 0 < peak < SMALL_GPU, (case.key, peak / 1e9)
+
+
+def test_cuda_takes_every_shape_of_a_published_table(gpuless):
+    table = Path(__file__).parents[2] / "data" / "measured" / "kernels.csv"
+    cases = list(table_cases(table, "h200-sxm"))
+    assert len(cases) > 300
+    for case in cases:
+        peak = set_up(case, HOPPER, SMALL_GPU)
         assert 0 < peak < SMALL_GPU, (case.key, peak / 1e9)
 
 

@@ -24,7 +24,15 @@ def command(
     """Fit the kernels' constants to a profile and write them for --calibration."""
     from sizing.cli.output import emit
     from sizing.fitting.profile import calibrate_profile
-    from sizing.fitting.profile_report import achieved_rows, family_rows, profile_text, stand_in_notes, step_rows
+    from sizing.fitting.profile_report import (
+        achieved_rows,
+        family_rows,
+        model_rows,
+        profile_text,
+        stand_in_notes,
+        step_rows,
+        table_rows,
+    )
     from sizing.reports.tabular import render_rows
 
     fit, notes = calibrate_profile(file, gpu, engine, calibration)
@@ -37,7 +45,11 @@ def command(
         notes = (*notes, "not kept: give --out FILE to write a calibration for --calibration")
     title = f"Constants of {fit.calibration.gpu} from {file.name}, old against new"
     emit(render_rows(family_rows(fit), format=format, title=title, notes=notes))
-    if format in ("table", "md"):
-        emit("\n" + render_rows(achieved_rows(fit), format=format, title="Achieved, and measured over expected time"))
-    if format in ("table", "md") and fit.steps:
+    if format not in ("table", "md"):
+        return
+    emit("\n" + render_rows(achieved_rows(fit), format=format, title="Achieved, and measured over expected time"))
+    if fit.tables:
+        emit("\n" + render_rows(table_rows(fit), format=format, title="Beside published tables, at equal shapes"))
+    if fit.steps:
         emit("\n" + render_rows(step_rows(fit), format=format, title="Whole decoder steps, predicted over measured"))
+        emit("\n" + render_rows(model_rows(fit), format=format, title="Whole decoders by model"))

@@ -24,6 +24,7 @@ from sizing.catalog import Gpu
 from sizing.errors import CalibrationError
 from sizing.fitting.profile_file import Case, Profile, peak_flops_per_s
 from sizing.fitting.profile_kernels import Columns, columns, family, predict, quantising_s
+from sizing.fitting.profile_table import TableMatch, table_matches
 
 Floats = NDArray[np.float64]
 
@@ -135,6 +136,8 @@ class WholeStep:
         What ran, and how.
     measured_s, old_s, new_s
         Measured; predicted with the constants before and after. [s]
+    decodes
+        One token a sequence: its time is a TPOT; else a prompt's, the greatest part of a TTFT.
     """
 
     model: str
@@ -144,6 +147,7 @@ class WholeStep:
     measured_s: float
     old_s: float
     new_s: float
+    decodes: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +162,14 @@ class ProfileFit:
         What changed.
     steps
         Whole steps held against them.
+    tables
+        The profile beside published tables of the chip, at equal shapes.
     """
 
     calibration: Calibration
     families: tuple[FamilyFit, ...]
     steps: tuple[WholeStep, ...]
+    tables: tuple[TableMatch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,6 +351,7 @@ def whole_steps(cases: Sequence[Case], gpu: Gpu, old: Calibration, new: Calibrat
             measured_s=case.time_s,
             old_s=_step_s(case, gpu, old),
             new_s=_step_s(case, gpu, new),
+            decodes=int(case.shape["new_tokens"]) == 1,
         )
         for case in best.values()
     )
@@ -391,6 +399,7 @@ def calibrate_profile(path: Path, gpu_name: str | None, engine: str, base: str) 
     chip = gpu(gpu_name or "h100-sxm")
     cases, left_out = trusted(profile, chip)
     fit = fit_profile(profile, cases, chip, calibration(base, chip, engine))
+    fit = replace(fit, tables=table_matches(cases, chip.id))
     kept = {f.family: ", ".join(f.kept) for f in fit.families if f.kept}
     notes += [f"left out: {', '.join(left_out)}"] if left_out else []
     notes += [f"{name}: the profile says nothing of {what}; kept as before" for name, what in kept.items()]

@@ -7,7 +7,7 @@ import numpy as np
 
 from sizing.calibration import BOUNDS
 from sizing.errors import CalibrationError
-from sizing.fitting.profile import ProfileFit
+from sizing.fitting.profile import ProfileFit, WholeStep
 
 
 def family_rows(fit: ProfileFit) -> list[dict[str, object]]:
@@ -58,6 +58,42 @@ def step_rows(fit: ProfileFit) -> list[dict[str, object]]:
             "new": f"{s.new_s / s.measured_s - 1:+.1%}",
         }
         for s in fit.steps
+    ]
+
+
+def model_rows(fit: ProfileFit) -> list[dict[str, object]]:
+    """One row a decoder and kind of step: how far the predicted TPOT or TTFT is, before and after."""
+    pooled: dict[tuple[str, str], list[WholeStep]] = {}
+    for step in fit.steps:
+        pooled.setdefault((f"{step.model} ({step.layers} layers)", "TPOT" if step.decodes else "TTFT"), []).append(step)
+    rows: list[dict[str, object]] = []
+    for (model, metric), steps in pooled.items():
+        old, new = (np.array([getattr(s, name) / s.measured_s - 1.0 for s in steps]) for name in ("old_s", "new_s"))
+        rows.append(
+            {
+                "model": model,
+                "metric": metric,
+                "steps": len(steps),
+                "median error old": f"{np.median(np.abs(old)):.1%}",
+                "new": f"{np.median(np.abs(new)):.1%}",
+                "largest new": f"{new[np.argmax(np.abs(new))]:+.1%}",
+            }
+        )
+    return rows
+
+
+def table_rows(fit: ProfileFit) -> list[dict[str, object]]:
+    """The profile beside published tables, at the shapes that both have."""
+    return [
+        {
+            "operation": one.operation,
+            "shapes": one.shapes,
+            "profiled / table": f"{one.ratio[1]:.2f}",
+            "10 % to 90 %": f"{one.ratio[0]:.2f} to {one.ratio[2]:.2f}",
+            "median difference": f"{one.difference:.1%}",
+            "table": one.source,
+        }
+        for one in fit.tables
     ]
 
 
