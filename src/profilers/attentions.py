@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from profilers.bench import Bench
-from profilers.kernel import Case, Work
+from profilers.kernel import Case, Work, kernel
 from profilers.plan import Plan
 from profilers.tensors import error, random
 
@@ -18,12 +18,12 @@ TOLERANCE = 0.03
 """BF16 in, probabilities rounded to BF16: about 2^-7 of the largest output, with room. [1]"""
 
 
-def decode_cases(kernel: str, plan: Plan, *, coarse: bool = False) -> Iterator[Case]:
+def decode_cases(name: str, plan: Plan, *, coarse: bool = False) -> Iterator[Case]:
     """Decode: one query a sequence against its cache.
 
     Parameters
     ----------
-    kernel
+    name
         Registered name.
     plan
         What to measure.
@@ -31,23 +31,23 @@ def decode_cases(kernel: str, plan: Plan, *, coarse: bool = False) -> Iterator[C
         Only a few points, for a kernel that is compiled for every shape.
     """
     if plan.toy:
-        yield _decode(kernel, 3, 40, (4, 2, 16), 0)
+        yield _decode(name, 3, 40, (4, 2, 16), 0)
     for batch, context in itertools.product((1, 8, 32, 128), (512, 2048, 8192, 32768)):
         if plan.grid and not plan.toy and batch * context <= 1 << 20 and not (coarse and context != 8192):
             for heads in HEADS[:1] if coarse else HEADS:
                 seldom = heads != HEADS[0] or (coarse and batch != 32)
-                yield _decode(kernel, batch, context, heads, 2 if seldom else 0)
+                yield _decode(name, batch, context, heads, 2 if seldom else 0)
     if not coarse:
         for shape in plan.shapes("attention_decode"):
-            yield Case(kernel=kernel, shape=shape, priority=1)
+            yield Case(kernel=name, shape=shape, priority=1)
 
 
-def prefill_cases(kernel: str, plan: Plan, *, history: bool, coarse: bool = False) -> Iterator[Case]:
+def prefill_cases(name: str, plan: Plan, *, history: bool, coarse: bool = False) -> Iterator[Case]:
     """Prefill: a causal prompt, alone or behind what is cached.
 
     Parameters
     ----------
-    kernel
+    name
         Registered name.
     plan
         What to measure.
@@ -57,32 +57,52 @@ def prefill_cases(kernel: str, plan: Plan, *, history: bool, coarse: bool = Fals
         Only a few points, for a kernel that is compiled for every shape.
     """
     if plan.toy:
-        yield _prefill(kernel, 2, 24, 0, (4, 2, 16), 0)
+        yield _prefill(name, 2, 24, 0, (4, 2, 16), 0)
         if history:
-            yield _prefill(kernel, 1, 8, 16, (4, 2, 16), 0)
+            yield _prefill(name, 1, 8, 16, (4, 2, 16), 0)
     elif plan.grid:
         for tokens in (2048, 8192) if coarse else (128, 512, 2048, 8192, 32768):
             for heads in HEADS[:1] if coarse else HEADS:
                 seldom = heads != HEADS[0] or (coarse and tokens != 8192)
-                yield _prefill(kernel, 1, tokens, 0, heads, 2 if seldom else 0)
+                yield _prefill(name, 1, tokens, 0, heads, 2 if seldom else 0)
         if history and not coarse:
             for tokens, before in ((512, 2048), (512, 8192), (512, 32256), (2048, 8192), (2048, 30720)):
-                yield _prefill(kernel, 1, tokens, before, HEADS[0], 0)
+                yield _prefill(name, 1, tokens, before, HEADS[0], 0)
     if not coarse:
         for shape in plan.shapes("attention_prefill"):
             if history or not shape["history"]:
-                yield Case(kernel=kernel, shape=shape, priority=1)
+                yield Case(kernel=name, shape=shape, priority=1)
 
 
-def _decode(kernel: str, batch: int, context: int, heads: tuple[int, int, int], priority: int) -> Case:
+Build = Callable[["Sizes", Bench], Work]
+
+
+def register_paged(library: str, *, decode: Build, prefill: Build) -> None:
+    """Enter a library's kernels over a paged cache: one query a sequence, and a causal prompt in the pages already.
+
+    Parameters
+    ----------
+    library
+        Second part of the kernels' names.
+    decode, prefill
+        Make the work of a case's sizes.
+    """
+    first, second = f"attention_decode.{library}", f"attention_prefill.{library}"
+    kernel(first, cases=lambda plan: decode_cases(first, plan))(lambda case, bench: decode(sizes(case), bench))
+    kernel(second, cases=lambda plan: prefill_cases(second, plan, history=True))(
+        lambda case, bench: prefill(sizes(case), bench)
+    )
+
+
+def _decode(name: str, batch: int, context: int, heads: tuple[int, int, int], priority: int) -> Case:
     shape = {"batch": batch, "context": context, "heads": heads[0], "kv_heads": heads[1], "head_dim": heads[2]}
-    return Case(kernel=kernel, shape=shape, priority=priority)
+    return Case(kernel=name, shape=shape, priority=priority)
 
 
-def _prefill(kernel: str, batch: int, tokens: int, history: int, heads: tuple[int, int, int], priority: int) -> Case:
+def _prefill(name: str, batch: int, tokens: int, history: int, heads: tuple[int, int, int], priority: int) -> Case:
     shape = {"batch": batch, "tokens": tokens, "history": history}
     shape |= {"heads": heads[0], "kv_heads": heads[1], "head_dim": heads[2]}
-    return Case(kernel=kernel, shape=shape, priority=priority)
+    return Case(kernel=name, shape=shape, priority=priority)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

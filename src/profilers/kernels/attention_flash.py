@@ -4,36 +4,13 @@ from collections.abc import Callable
 
 import torch
 
-from profilers.attentions import (
-    Pages,
-    Sizes,
-    attention_work,
-    check_last,
-    decode_cases,
-    paged_caches,
-    prefill_cases,
-    sizes,
-)
+from profilers.attentions import Pages, Sizes, attention_work, check_last, paged_caches, register_paged
 from profilers.bench import Bench
-from profilers.kernel import Case, Unsupported, Work, kernel
+from profilers.kernel import Unsupported, Work
 from profilers.tensors import random
 
 PAGE = 256
 """A page that both versions take. [token]"""
-
-
-@kernel("attention_decode.flash_attn", cases=lambda plan: decode_cases("attention_decode.flash_attn", plan))
-def decode(case: Case, bench: Bench) -> Work:
-    """One query a sequence."""
-    return _work(sizes(case), bench)
-
-
-@kernel(
-    "attention_prefill.flash_attn", cases=lambda plan: prefill_cases("attention_prefill.flash_attn", plan, history=True)
-)
-def prefill(case: Case, bench: Bench) -> Work:
-    """A causal prompt, its keys already in the pages."""
-    return _work(sizes(case), bench)
 
 
 def _library() -> tuple[Callable[..., torch.Tensor], str, str]:
@@ -66,3 +43,6 @@ def _work(at: Sizes, bench: Bench) -> Work:
         return check_last(output, query[-1].transpose(0, 1), *caches[-1].sequence(at.batch - 1))
 
     return attention_work(at, [lambda c=c: attend(c) for c in caches], check, name, PAGE)
+
+
+register_paged("flash_attn", decode=_work, prefill=_work)

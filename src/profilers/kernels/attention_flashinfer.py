@@ -5,18 +5,9 @@ from typing import Any
 
 import torch
 
-from profilers.attentions import (
-    Pages,
-    Sizes,
-    attention_work,
-    check_last,
-    decode_cases,
-    paged_caches,
-    prefill_cases,
-    sizes,
-)
+from profilers.attentions import Pages, Sizes, attention_work, check_last, paged_caches, register_paged
 from profilers.bench import Bench
-from profilers.kernel import Case, Unsupported, Work, kernel
+from profilers.kernel import Unsupported, Work
 from profilers.tensors import random
 
 PAGE = 16
@@ -32,10 +23,9 @@ def library() -> ModuleType:
     return flashinfer  # type: ignore[no-any-return]
 
 
-@kernel("attention_decode.flashinfer", cases=lambda plan: decode_cases("attention_decode.flashinfer", plan))
-def decode(case: Case, bench: Bench) -> Work:
+def _decode(at: Sizes, bench: Bench) -> Work:
     """One query a sequence; the plan is made once, as engines do for a step."""
-    at, flashinfer = sizes(case), library()
+    flashinfer = library()
     query = random((at.batch, at.heads, at.head_dim), bench.device)
     caches = paged_caches(at, bench, PAGE)
     wrappers, workspace = [], _workspace(bench)
@@ -50,12 +40,9 @@ def decode(case: Case, bench: Bench) -> Work:
     return _finish(at, query, caches, wrappers)
 
 
-@kernel(
-    "attention_prefill.flashinfer", cases=lambda plan: prefill_cases("attention_prefill.flashinfer", plan, history=True)
-)
-def prefill(case: Case, bench: Bench) -> Work:
+def _prefill(at: Sizes, bench: Bench) -> Work:
     """A causal prompt, its keys already in the pages."""
-    at, flashinfer = sizes(case), library()
+    flashinfer = library()
     query = random((at.batch * at.tokens, at.heads, at.head_dim), bench.device)
     caches = paged_caches(at, bench, PAGE)
     query_starts = torch.arange(at.batch + 1, device=bench.device, dtype=torch.int32) * at.tokens
@@ -97,3 +84,6 @@ def _finish(at: Sizes, query: torch.Tensor, caches: list[Pages], wrappers: list[
 
     calls = [lambda i=i: attend(i) for i in range(len(caches))]
     return attention_work(at, calls, check, "flashinfer", PAGE)
+
+
+register_paged("flashinfer", decode=_decode, prefill=_prefill)

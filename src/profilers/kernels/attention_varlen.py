@@ -8,34 +8,13 @@ from collections.abc import Callable
 
 import torch
 
-from profilers.attentions import (
-    Pages,
-    Sizes,
-    attention_work,
-    check_last,
-    decode_cases,
-    paged_caches,
-    prefill_cases,
-    sizes,
-)
+from profilers.attentions import Pages, Sizes, attention_work, check_last, paged_caches, register_paged
 from profilers.bench import Bench
-from profilers.kernel import Case, Unsupported, Work, kernel
+from profilers.kernel import Unsupported, Work
 from profilers.tensors import random
 
 PAGE = 256
 """This kernel's pages come in multiples of 256. [token]"""
-
-
-@kernel("attention_decode.varlen", cases=lambda plan: decode_cases("attention_decode.varlen", plan))
-def decode(case: Case, bench: Bench) -> Work:
-    """One query a sequence."""
-    return _work(sizes(case), bench)
-
-
-@kernel("attention_prefill.varlen", cases=lambda plan: prefill_cases("attention_prefill.varlen", plan, history=True))
-def prefill(case: Case, bench: Bench) -> Work:
-    """A causal prompt, its keys already in the pages."""
-    return _work(sizes(case), bench)
 
 
 def _flash(bench: Bench) -> Callable[..., tuple[torch.Tensor, ...]]:
@@ -67,3 +46,6 @@ def _work(at: Sizes, bench: Bench) -> Work:
         return check_last(output, query[own].transpose(0, 1), *caches[-1].sequence(at.batch - 1))
 
     return attention_work(at, [lambda c=c: attend(c) for c in caches], check, "torch varlen", PAGE)
+
+
+register_paged("varlen", decode=_work, prefill=_work)
