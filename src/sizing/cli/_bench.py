@@ -1,6 +1,8 @@
 """What the verbs that read a benchmark share: options in words -> points and engine settings."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, dataclass, fields
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,6 +41,75 @@ Longest = Annotated[str | None, option("Longest context: 32k.")]
 Name = Annotated[str, typer.Option("--calibration", help="measured, rule-of-thumb or a TOML file.")]
 Format = Annotated[str, typer.Option(help="table, csv, json or md.")]
 Out = Annotated[Path | None, option("Write to this file.", "--out", "-o")]
+
+
+FACTS = ("model", "gpu", "engine", "engine_version", "tp", "pp", "ep", "dp", "replicas", "weights", "kv")
+"""Options that are fields of a point by the same name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What a verb is told of a load test, as text; None where not given. The names are those of the options."""
+
+    file: Files
+    kind: Kind = None
+    model: Model = None
+    gpu: GpuName = None
+    engine: Engine = None
+    engine_version: Version = None
+    tp: Tp = None
+    pp: Pp = None
+    ep: Ep = None
+    dp: Dp = None
+    replicas: Replicas = None
+    weights: Weights = None
+    kv: Kv = None
+    input: Input = None
+    output: Output = None
+    concurrency: Concurrency = None
+    memory_utilization: Utilization = None
+    max_num_seqs: Sequences = None
+    max_num_batched_tokens: Budget = None
+    calibration: Name = "measured"
+
+    def points(self) -> "tuple[BenchPoint, ...]":
+        """Points of its files, with what was told filled in."""
+        told = {name: getattr(self, name) for name in FACTS}
+        lengths = {"input_tokens": self.input, "output_tokens": self.output, "concurrency": self.concurrency}
+        return read_points(self.file, self.kind, told | lengths)
+
+    def settings(self) -> "EngineSettings | None":
+        """Engine settings that were given."""
+        return settings_of(self.memory_utilization, self.max_num_seqs, self.max_num_batched_tokens)
+
+
+def told_of_a_run(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command, which takes a :class:`Run` first, the options of one ahead of its own.
+
+    Parameters
+    ----------
+    command
+        Its other parameters are options of its own.
+    """
+    own = list(signature(command).parameters.values())[1:]
+    shared = [
+        Parameter(
+            item.name,
+            Parameter.KEYWORD_ONLY,
+            annotation=item.type,
+            default=Parameter.empty if item.default is MISSING else item.default,
+        )
+        for item in fields(Run)
+    ]
+
+    def called(**options: Any) -> None:
+        run = Run(**{item.name: options.pop(item.name) for item in shared})
+        command(run, **options)
+
+    every = [*shared, *(item.replace(kind=Parameter.KEYWORD_ONLY) for item in own)]
+    called.__doc__, called.__annotations__ = command.__doc__, {item.name: item.annotation for item in every}
+    called.__signature__ = Signature(every, return_annotation=None)  # type: ignore[attr-defined]
+    return called
 
 
 def read_points(files: Iterable[Path], kind: str | None, facts: dict[str, str | None]) -> "tuple[BenchPoint, ...]":
