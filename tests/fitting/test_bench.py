@@ -17,8 +17,8 @@ from sizing.errors import InputError
 from sizing.fitting.bench import explain, fit_bench
 from sizing.fitting.bench_file import bench_text
 from sizing.fitting.discrepancy import discrepancy
-from sizing.fitting.held_out import BEYOND, Group, by_engine, grouped, held_out, left_out, split
-from sizing.fitting.report import held_out_report
+from sizing.fitting.held_out import BEYOND, Group, LeftOut, by_engine, grouped, held_out, left_out, split
+from sizing.fitting.report import held_out_report, left_out_notes
 from sizing.steptime import with_engine
 from sizing.validation.bench import Prediction
 
@@ -219,6 +219,15 @@ def test_a_run_that_no_constant_explains_keeps_a_wide_interval(shipped: Calibrat
     checked = left_out(wild, engine, shipped)
     assert checked is not None
     assert checked.residuals()["ttft"] > 2.0 * BEYOND["ttft_s"]
+
+
+def test_a_fit_that_does_worse_where_it_was_not_fitted_says_so() -> None:
+    notes = left_out_notes(LeftOut(shipped={"ttft_s": (0.1, 0.1)}, fitted={"ttft_s": (0.3, 0.3)}))
+    assert notes[0].startswith("ttft of loads left out is predicted worse than with the shipped constants")
+    assert notes[1] == (
+        "every load left out of a fit once: ttft median error 10.0% shipped, 30.0% fitted; log-sigma for plans 0.39"
+    )  # 1.4826 ln 1.3
+    assert "not checked" in left_out_notes(None)[0]
 
 
 def test_a_plan_takes_the_interval_of_the_users_run(shipped: Calibration, tmp_path: Path) -> None:

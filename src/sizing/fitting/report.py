@@ -107,7 +107,7 @@ def calibration_report(
     notes = [
         f"median error over {len(fit.points)} points: {fit.error_before:.1%} shipped, {fit.error_after:.1%} fitted",
         *summary_notes(summarise(compare(kept, predictor(kept, fit.calibration)))),
-        *_checked(checked),
+        *left_out_notes(checked),
         *_told(fit),
         *(f"assumed: {text}" for text in ran.assumptions),
     ]
@@ -120,12 +120,24 @@ def calibration_report(
     return report, bench_text(fit, ran.deployment.gpu.id, ran.timing.name, str(calibration), residuals)
 
 
-def _checked(checked: LeftOut | None) -> list[str]:
-    """What leaving loads out says, metric by metric."""
+def left_out_notes(checked: LeftOut | None) -> list[str]:
+    """What leaving loads out says, metric by metric; first of all where the fit does worse than none.
+
+    Parameters
+    ----------
+    checked
+        Of :func:`sizing.fitting.held_out.left_out`; None where the run had too few loads.
+    """
     if checked is None:
         return ["not checked by leaving loads out: that needs three loads; intervals stay as wide as the shipped ones"]
     sigma = checked.residuals()
-    return [
+    worse = [
+        f"{SHOWN[metric][0]} of loads left out is predicted worse than with the shipped constants: this run does not "
+        "tell it; measure more loads, or the ones that you plan for"
+        for metric, before in checked.shipped.items()
+        if metric in checked.fitted and np.median(checked.fitted[metric]) > np.median(before)
+    ]
+    return worse + [
         f"every load left out of a fit once: {SHOWN[metric][0]} median error {np.median(before):.1%} shipped, "
         f"{np.median(checked.fitted[metric]):.1%} fitted; log-sigma for plans {sigma[metric.removesuffix('_s')]:.2f}"
         for metric, before in checked.shipped.items()
