@@ -14,14 +14,18 @@ def command(
     configs: Annotated[
         Path | None, typer.Option(help="Folder of owner--name.json files, tried before the catalogue.")
     ] = None,
-    rows: Annotated[int, typer.Option(help="Rows to look at, at most, drawn evenly from the cells.")] = 150,
+    rows: Annotated[int, typer.Option(help="Rows to look at, at most, drawn evenly from the cells.")] = 2000,
+    leave_out: Annotated[
+        str | None,
+        typer.Option(help="Also predict each model, cell or gpu by constants fitted without it.", show_default=False),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the fitted table to this file.")] = None,
     format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
 ) -> None:
     """Fit an engine's constants to measured serving runs and print old against new."""
     from sizing.cli.output import emit
     from sizing.engines.timing import engine_timing
-    from sizing.fitting.serving import fit_engine, observations
+    from sizing.fitting.serving import fit_engine, left_out, observations
     from sizing.reports.tabular import render_rows
     from sizing.validation.serving import read_rows
 
@@ -33,3 +37,6 @@ def command(
     notes = [f"{metric}: median error {then:g} % before, {now:g} % after" for metric, (then, now) in fit.errors.items()]
     title = f"{before.name}: {fit.rows} rows of {fit.cells} cells of GPU, model and weight format"
     emit(render_rows(fit.records(before), format=format, title=title, notes=notes))
+    if leave_out is not None:
+        records = left_out(seen, fit.timing, leave_out)
+        emit(render_rows(records, format=format, title=f"{before.name}, each {leave_out} left out of the fit"))

@@ -32,6 +32,9 @@ class Scheduling:
         Whether equal requests stay in step with each other, wave after wave, or drift apart.
     drafts, accepted
         Tokens drafted a step by speculative decoding, and tokens that a step yields. [token]
+    idle_slots
+        Of an engine started for as many sequences as a closed loop has users, those that stay empty: a new
+        request waits until the next one ends. [sequence]
     """
 
     token_budget: float = 8192.0
@@ -41,6 +44,7 @@ class Scheduling:
     lockstep: bool = False
     drafts: float = 0.0
     accepted: float = 1.0
+    idle_slots: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,8 @@ class EngineTiming:
         Constants and their log-sigma. [unit in the name], [1]
     residual, residual_by_gpu
         Log-sigma of measured over predicted: ``tpot``, ``ttft``, ``rate``; on GPUs with enough rows their own. [1]
+    idle_slots, token_budget
+        See :class:`Scheduling`; a budget that differs from the engine's default. [sequence], [token]
     of, since, until
         Of a record that stands for older releases of another engine: from one version, and below another.
     """
@@ -72,6 +78,8 @@ class EngineTiming:
     chunked: bool = True
     reserves_output: bool = False
     lockstep: bool = False
+    idle_slots: float = 0.0
+    token_budget: float | None = None
     of: str = ""
     since: tuple[int, ...] = ()
     until: tuple[int, ...] = ()
@@ -103,9 +111,11 @@ class EngineTiming:
         """
         accepted = (1.0 - acceptance ** (drafts + 1.0)) / (1.0 - acceptance)
         return Scheduling(
-            token_budget=token_budget, mixed=self.mixed, chunked=self.chunked, drafts=drafts, accepted=accepted,
+            token_budget=self.token_budget or token_budget,
+            mixed=self.mixed, chunked=self.chunked, drafts=drafts, accepted=accepted,
             reserves_output=self.reserves_output,
             lockstep=self.lockstep,
+            idle_slots=self.idle_slots,
         )  # fmt: skip
 
 
@@ -139,6 +149,8 @@ def _made(name: str, table: dict[str, Any]) -> EngineTiming:
         spreads={key: float(pair[1]) for key, pair in pairs.items()},
         mixed=table["mixed"], chunked=table["chunked"], reserves_output=table["reserves_output"],
         lockstep=table["lockstep"],
+        idle_slots=float(table.get("idle_slots", 0.0)),
+        token_budget=table.get("token_budget"),
         basis=table["basis"],
         source=table["source"],
         of=table.get("of", ""),

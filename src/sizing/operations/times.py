@@ -32,7 +32,7 @@ def driver(op: Operation, step: Step) -> Array:
 
 
 def _gemm(op: Operation, step: Step, gpu: Gpu, cal: Calibration) -> Array:
-    return roofline.gemm_s(driver(op, step), op.n, op.k, op.format, gpu, cal)
+    return roofline.gemm_s(driver(op, step), op.n, op.k, op.format, gpu, cal, fused=True)
 
 
 def _moe(op: Operation, step: Step, gpu: Gpu, cal: Calibration) -> Array:

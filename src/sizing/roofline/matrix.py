@@ -25,6 +25,8 @@ SMALL_TILE_COST = 0.25
 """Loss of rate of a 64 x 64 tile to feeding its operands, times 5/4. [1]"""
 QUANTISES = ("fp8", "fp8_block", "nvfp4")
 """Kernel formats whose input is quantised in front of the product."""
+FUSES = ("fp8", "nvfp4")
+"""Of those, formats with one scale a tensor: a served model quantises in the norm or activation before."""
 TRAFFIC_OF_QUANTISING = 3.0
 """Bytes moved to quantise one 16-bit input element: read two, write one. [B]"""
 
@@ -111,7 +113,9 @@ def _choice_s(
     return np.asarray(time_s + np.where(split, c.split_s, 0.0))
 
 
-def gemm_s(m: ArrayLike, n: ArrayLike, k: ArrayLike, weights: str, gpu: Gpu, cal: Calibration) -> Seconds:
+def gemm_s(
+    m: ArrayLike, n: ArrayLike, k: ArrayLike, weights: str, gpu: Gpu, cal: Calibration, *, fused: bool = False
+) -> Seconds:
     """Time of ``y[m, n] = x[m, k] W[k, n]``, quantising its input where the format asks for it.
 
     Smooth maximum of three ceilings (memory, compute with tiles and waves, depth of one tile's loop), the
@@ -128,6 +132,9 @@ def gemm_s(m: ArrayLike, n: ArrayLike, k: ArrayLike, weights: str, gpu: Gpu, cal
         Weight format, a name of :mod:`sizing.formats`.
     gpu, cal
         The accelerator and its constants.
+    fused
+        Whether the kernel before writes its output quantised where a format allows it, as served models do;
+        tables of single calls hold a kernel of its own for it.
 
     Returns
     -------
@@ -145,8 +152,10 @@ def gemm_s(m: ArrayLike, n: ArrayLike, k: ArrayLike, weights: str, gpu: Gpu, cal
             c.smoothness,
         )
     quantised = kind in QUANTISES
-    time_s = c.fixed_s + _tiled_s(m, n, k, size, peak, gpu, c, quantised)
-    if quantised:
+    alone = quantised and not (fused and kind in FUSES)
+    fixed_s = c.fixed_s if alone or not quantised else np.minimum(cal.gemm("bf16").fixed_s, c.fixed_s)
+    time_s = fixed_s + _tiled_s(m, n, k, size, peak, gpu, c, quantised)
+    if alone:
         moved_s = TRAFFIC_OF_QUANTISING * m * k / (c.quantise_fraction * bandwidth)
         time_s = time_s + np.maximum(m * c.quantise_row_s, moved_s)
     return np.asarray(c.scale * time_s)

@@ -2,16 +2,17 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sizing.architecture import Model, read_model
 from sizing.catalog import Gpu
 from sizing.catalog import gpu as catalog_gpu
-from sizing.deployment import Deployment, EngineSettings, NumberFormats, Parallelism
+from sizing.deployment import Deployment, EngineSettings, NumberFormats
 from sizing.engines.timing import EngineTiming, engine_timing
 from sizing.errors import CatalogError, InputError, SizingError
 from sizing.replica.run import ClosedLoop, Lengths, Offline, OpenLoop, RunLoad
+from sizing.validation.layouts import Notes, Pools, layout_of, number, pools_of, rack_pools
 from sizing.validation.model_names import find_model
 
 INPUTS = (
@@ -23,16 +24,6 @@ INPUTS = (
 
 LABELS = ("id", "quality", "model_family", "engine", "gpu", "model", "weight_precision", "load_kind", "source_url")
 """Columns that errors are grouped by."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pools:
-    """Prefill and decode workers of a disaggregated deployment."""
-
-    prefill: Parallelism
-    decode: Parallelism
-    prefill_workers: float = 1.0
-    decode_workers: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,27 +63,6 @@ class Case:
     assumptions: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Notes:
-    """Assumptions gathered while a row is read."""
-
-    texts: list[str] = field(default_factory=list)
-    guessed: bool = False
-
-
-def number(row: Mapping[str, str], name: str) -> float | None:
-    """A cell as a number; None when it is blank or no number."""
-    text = (row.get(name) or "").strip()
-    match = re.match(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?", text)
-    if not match:
-        return None
-    try:
-        value = float(match[0])
-    except ValueError:
-        return None
-    return value if value == value else None
-
-
 # -- formats ----------------------------------------------------------------------------------------------
 
 WEIGHTS = (
@@ -107,7 +77,7 @@ NEAREST_GPU = {"MI250": "mi250x"}
 """Accelerators that rows name and the catalogue lacks, by the one that is nearest."""
 
 
-def _gpu(name: str, notes: "_Notes") -> Gpu:
+def _gpu(name: str, notes: Notes) -> Gpu:
     try:
         return catalog_gpu(name)
     except CatalogError:
@@ -118,7 +88,7 @@ def _gpu(name: str, notes: "_Notes") -> Gpu:
         return catalog_gpu(near)
 
 
-def _weights(row: Mapping[str, str], model: Model, gpu: Gpu, notes: "_Notes") -> str | None:
+def _weights(row: Mapping[str, str], model: Model, gpu: Gpu, notes: Notes) -> str | None:
     """Weight format asked for; None for the checkpoint's own."""
     text = (row.get("weight_precision") or "").lower()
     if not text.strip() and (row.get("len_dist") or "").startswith("mlperf"):
@@ -142,95 +112,38 @@ def _weights(row: Mapping[str, str], model: Model, gpu: Gpu, notes: "_Notes") ->
 
 
 def _published(model: Model, weights: str | None) -> tuple[Model, str | None]:
-    """The vendor's own NVFP4 checkpoint of a mixture of experts, which leaves attention in 16 bit.
+    """A published checkpoint in the format asked for, where the catalogue knows how it is quantised.
 
-    A model that the catalogue does not know is taken with every matrix in the format asked for.
+    The vendor's own NVFP4 checkpoint of a mixture of experts leaves attention in 16 bit; some publishers' own
+    FP8 checkpoints have a scale for each block. A model that the catalogue does not know is taken with every
+    matrix in the format asked for.
     """
-    if weights != "nvfp4" or not model.is_moe:
+    if weights == "fp8":
+        name = f"{model.name}-FP8"
+    elif weights == "nvfp4" and model.is_moe:
+        name = f"nvidia/{model.name.rsplit('/', 1)[-1]}-NVFP4"
+    else:
         return model, weights
     try:
-        found = read_model(f"nvidia/{model.name.rsplit('/', 1)[-1]}-NVFP4")
+        found = read_model(name)
     except SizingError:
         return model, weights
     alike = found.hidden_size == model.hidden_size and found.num_layers == model.num_layers
-    return (found, None) if alike and found.checkpoint.name == "nvfp4" else (model, weights)
+    known = found.checkpoint.name == "nvfp4" or found.checkpoint.method != "by name"
+    return (found, None) if alike and known and found.checkpoint.name.startswith(weights) else (model, weights)
 
 
-def _kv(row: Mapping[str, str], timing: EngineTiming, weights: str | None, model: Model, notes: _Notes) -> str:
+def _kv(row: Mapping[str, str], timing: EngineTiming, weights: str | None, model: Model, notes: Notes) -> str:
     text = (row.get("kv_precision") or "").lower()
     if "fp8" in text:
         return "fp8"
     if "bf16" in text or "fp16" in text:
         return "bf16"
     narrow = (weights or model.checkpoint.name) not in ("bf16", "fp16", "fp32")
-    if (narrow and timing.memory == "trtllm") or (timing.name.startswith("atom") and narrow):
+    if narrow and timing.name.startswith(("trtllm", "atom")):
         notes.texts.append("KV cache in FP8, as this engine's quantised recipes set it")
         return "fp8"
     return "auto"
-
-
-# -- layout -----------------------------------------------------------------------------------------------
-
-
-def _whole(value: float | None) -> int | None:
-    return int(value) if value is not None and value >= 1 else None
-
-
-def _fits(model: Model, gpu: Gpu, weights: str | None, tp: int) -> bool:
-    return model.weights_bytes(weights, tp=tp) < 0.8 * gpu.memory_bytes
-
-
-def _layout(
-    row: Mapping[str, str], model: Model, gpu: Gpu, weights: str | None, notes: _Notes
-) -> tuple[Parallelism, float]:
-    tp, pp, dp, ep = (_whole(number(row, name)) for name in ("tp", "pp", "dp", "ep"))
-    gpus = _whole(number(row, "num_gpus"))
-    pp, dp, ep = pp or 1, dp or 1, ep or 1
-    if tp is None:
-        tp = 1
-        most = gpus or 8
-        while tp * 2 <= most and not _fits(model, gpu, weights, tp):
-            tp *= 2
-        if not _fits(model, gpu, weights, tp) and gpus and gpus > tp:
-            pp = max(pp, -(-gpus // tp))
-        notes.texts.append(f"TP{tp}: the smallest that holds the weights")
-    text = (row.get("notes") or "") + " " + (row.get("deploy") or "")
-    if "dp-attention" in text.lower() or "attention_dp" in text.lower():
-        dp = max(dp, tp if dp == 1 else dp)
-    if gpus and dp > 1 and tp * pp * dp > gpus:
-        tp = max(tp // dp, 1)
-    tp, dp = min(tp, 64), min(dp, 512)
-    layout = Parallelism(tp=tp, pp=min(pp, 64), dp=dp, ep=min(ep, tp * dp))
-    replicas = max((gpus or layout.gpus) / layout.gpus, 1.0)
-    return layout, replicas
-
-
-POOL = re.compile(r"(prefill|decode)=\{([^}]*)\}")
-
-
-def _pools(row: Mapping[str, str], notes: _Notes) -> Pools | None:
-    """Workers of a disaggregated row, as its notes state the configuration."""
-    if "disagg" not in (row.get("deploy") or ""):
-        return None
-    found: dict[str, tuple[Parallelism, float]] = {}
-    for name, body in POOL.findall(row.get("notes") or ""):
-        part = {k.strip(): float(v) for k, _, v in (x.partition(":") for x in body.split(",")) if v.strip()}
-        tp, dp = int(part.get("tp", 1)), int(part.get("dp", 1))
-        ep = int(part.get("moe_ep", 1))
-        if dp == 1 and tp > 1 and ep == tp and tp > 8:
-            tp, dp = 1, tp
-            notes.texts.append("attention data-parallel in a wide expert-parallel worker")
-        layout = Parallelism(tp=min(tp, 64), pp=int(part.get("pp", 1)), dp=min(dp, 512), ep=min(ep, tp * dp))
-        found[name] = (layout, max(part.get("num_workers", 0.0), 0.0))
-    if "decode" not in found:
-        layout = Parallelism(tp=min(_whole(number(row, "tp")) or 8, 64))
-        notes.texts.append("one prefill and one decode worker of the stated layout")
-        return Pools(prefill=layout, decode=layout)
-    if found["decode"][1] == 0.0:
-        notes.texts.append("number of workers not stated: one of each")
-    prefill = found.get("prefill", found["decode"])
-    return Pools(prefill=prefill[0], decode=found["decode"][0], prefill_workers=prefill[1] or 1.0,
-                 decode_workers=found["decode"][1] or 1.0)  # fmt: skip
 
 
 # -- lengths and load -------------------------------------------------------------------------------------
@@ -253,7 +166,7 @@ GUESSES = (
 VARIATION = (("uniform(0", 0.577), ("sharegpt", 1.0), ("arena", 1.0), ("gpqa", 0.7), ("random", 0.1), ("mlperf", 1.0))
 
 
-def _lengths(row: Mapping[str, str], notes: _Notes) -> Lengths:
+def _lengths(row: Mapping[str, str], notes: Notes) -> Lengths:
     kind = (row.get("len_dist") or "").lower()
     new, out = number(row, "isl_actual"), number(row, "osl_actual")
     stated = (number(row, "isl"), number(row, "osl"))
@@ -268,7 +181,7 @@ def _lengths(row: Mapping[str, str], notes: _Notes) -> Lengths:
     return Lengths(input_tokens=max(new, 1.0), output_tokens=max(out, 1.0), input_cv=variation, output_cv=variation)
 
 
-def _dataset(kind: str, new: float | None, out: float | None, notes: _Notes) -> tuple[float, float, float]:
+def _dataset(kind: str, new: float | None, out: float | None, notes: Notes) -> tuple[float, float, float]:
     for part, mean_in, mean_out, cv in DATASETS:
         if part in kind:
             notes.texts.append(f"mean lengths of {part}")
@@ -281,7 +194,7 @@ def _dataset(kind: str, new: float | None, out: float | None, notes: _Notes) -> 
     raise InputError("input or output tokens are not stated, and the data set's are not known")
 
 
-def _load(row: Mapping[str, str], notes: _Notes) -> RunLoad:
+def _load(row: Mapping[str, str], notes: Notes) -> RunLoad:
     kind, value, prompts = row.get("load_kind") or "", number(row, "load_value"), number(row, "num_prompts")
     text = (row.get("load_value") or "").lower()
     if kind == "concurrency":
@@ -300,7 +213,7 @@ def _load(row: Mapping[str, str], notes: _Notes) -> RunLoad:
     raise InputError(f"load {kind or 'of no kind'} is not a closed loop, a request rate or an offline run")
 
 
-def _drafts(row: Mapping[str, str], notes: _Notes) -> float:
+def _drafts(row: Mapping[str, str], notes: Notes) -> float:
     text = (row.get("spec_decode") or "").strip().lower()
     if text in ("", "none", "nan"):
         return 0.0
@@ -326,7 +239,7 @@ def read_case(row: Mapping[str, str], configs: Path | None = None) -> Case:
         What keeps the row from being answered.
     """
     row = {name: row.get(name) or "" for name in INPUTS}
-    notes = _Notes()
+    notes = Notes()
     if not row["model"].strip() or row["model"] == "nan":
         raise InputError("the model is not stated")
     if not row["gpu"].strip():
@@ -338,8 +251,10 @@ def read_case(row: Mapping[str, str], configs: Path | None = None) -> Case:
     model, weights = _published(model, weights)
     lengths = _lengths(row, notes)
     load = _load(row, notes)
-    pools = _pools(row, notes)
-    layout, replicas = (pools.decode, 1.0) if pools else _layout(row, model, gpu, weights, notes)
+    pools = pools_of(row, notes) or rack_pools(
+        row, model, (lengths.input_tokens, lengths.output_tokens), getattr(load, "users", 1e9), notes
+    )
+    layout, replicas = (pools.decode, 1.0) if pools else layout_of(row, model, gpu, weights, notes)
     settings = EngineSettings(engine=timing.memory, version=_memory_version(row, timing))
     deployment = Deployment(model=model, gpu=gpu, parallelism=layout, formats=NumberFormats(weights=weights, kv=kv),
                             settings=settings)  # fmt: skip

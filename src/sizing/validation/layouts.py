@@ -1,0 +1,166 @@
+"""How a row's deployment is laid out: ranks of one replica, copies of it, or pools of prefill and decode workers."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sizing.architecture import Model
+from sizing.catalog import Gpu
+from sizing.deployment import Parallelism
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pools:
+    """Prefill and decode workers of a disaggregated deployment."""
+
+    prefill: Parallelism
+    decode: Parallelism
+    prefill_workers: float = 1.0
+    decode_workers: float = 1.0
+
+
+@dataclass(slots=True)
+class Notes:
+    """Assumptions gathered while a row is read, and whether a length was guessed."""
+
+    texts: list[str] = field(default_factory=list)
+    guessed: bool = False
+
+
+def number(row: Mapping[str, str], name: str) -> float | None:
+    """A cell as a number; None when it is blank or no number."""
+    text = (row.get(name) or "").strip()
+    match = re.match(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?", text)
+    if not match:
+        return None
+    try:
+        value = float(match[0])
+    except ValueError:
+        return None
+    return value if value == value else None
+
+
+def _whole(value: float | None) -> int | None:
+    return int(value) if value is not None and value >= 1 else None
+
+
+def _fits(model: Model, gpu: Gpu, weights: str | None, tp: int) -> bool:
+    return model.weights_bytes(weights, tp=tp) < 0.8 * gpu.memory_bytes
+
+
+def layout_of(
+    row: Mapping[str, str], model: Model, gpu: Gpu, weights: str | None, notes: Notes
+) -> tuple[Parallelism, float]:
+    """Ranks of one replica, and how many replicas share the load.
+
+    Parameters
+    ----------
+    row
+        Cells by column.
+    model, gpu, weights
+        What is served, on what, in which weight format.
+    notes
+        Gathers what is assumed.
+    """
+    tp, pp, dp, ep = (_whole(number(row, name)) for name in ("tp", "pp", "dp", "ep"))
+    gpus = _whole(number(row, "num_gpus"))
+    pp, dp, ep = pp or 1, dp or 1, ep or 1
+    if tp is None:
+        tp = 1
+        most = gpus or 8
+        while tp * 2 <= most and not _fits(model, gpu, weights, tp):
+            tp *= 2
+        if not _fits(model, gpu, weights, tp) and gpus and gpus > tp:
+            pp = max(pp, -(-gpus // tp))
+        notes.texts.append(f"TP{tp}: the smallest that holds the weights")
+    text = (row.get("notes") or "") + " " + (row.get("deploy") or "")
+    if "dp-attention" in text.lower() or "attention_dp" in text.lower():
+        dp = max(dp, tp if dp == 1 else dp)
+    if gpus and dp > 1 and tp * pp * dp > gpus:
+        tp = max(tp // dp, 1)
+    tp, dp = min(tp, 64), min(dp, 512)
+    layout = Parallelism(tp=tp, pp=min(pp, 64), dp=dp, ep=min(ep, tp * dp))
+    replicas = max((gpus or layout.gpus) / layout.gpus, 1.0)
+    return layout, replicas
+
+
+POOL = re.compile(r"(prefill|decode)=\{([^}]*)\}")
+
+
+def pools_of(row: Mapping[str, str], notes: Notes) -> Pools | None:
+    """Workers of a disaggregated row, as its notes state the configuration; None for an aggregated one.
+
+    Parameters
+    ----------
+    row
+        Cells by column.
+    notes
+        Gathers what is assumed.
+    """
+    if "disagg" not in (row.get("deploy") or ""):
+        return None
+    found: dict[str, tuple[Parallelism, float]] = {}
+    for name, body in POOL.findall(row.get("notes") or ""):
+        part = {k.strip(): float(v) for k, _, v in (x.partition(":") for x in body.split(",")) if v.strip()}
+        tp, dp = int(part.get("tp", 1)), int(part.get("dp", 1))
+        ep = int(part.get("moe_ep", 1))
+        if dp == 1 and tp > 1 and ep == tp and tp > 8:
+            tp, dp = 1, tp
+            notes.texts.append("attention data-parallel in a wide expert-parallel worker")
+        layout = Parallelism(tp=min(tp, 64), pp=int(part.get("pp", 1)), dp=min(dp, 512), ep=min(ep, tp * dp))
+        found[name] = (layout, max(part.get("num_workers", 0.0), 0.0))
+    if "decode" not in found:
+        layout = Parallelism(tp=min(_whole(number(row, "tp")) or 8, 64))
+        notes.texts.append("one prefill and one decode worker of the stated layout")
+        return Pools(prefill=layout, decode=layout)
+    if found["decode"][1] == 0.0:
+        notes.texts.append("number of workers not stated: one of each")
+    prefill = found.get("prefill", found["decode"])
+    return Pools(prefill=prefill[0], decode=found["decode"][0], prefill_workers=prefill[1] or 1.0,
+                 decode_workers=found["decode"][1] or 1.0)  # fmt: skip
+
+
+LARGEST_TP = 16
+"""Ranks of tensor parallelism that any engine is run with, at most: two nodes of eight. [gpu]"""
+PREFILL_GPUS = 4
+"""GPUs of a prefill worker in a rack: one tray. [gpu]"""
+DECODE_GPUS = (8, 16, 24, 32)
+"""GPUs of the decode side of a rack. [gpu]"""
+DECODED = 4.0
+"""Time of a decoded token over that of a prompt's at large batches (assumed). [1]"""
+LIGHT = 4.0
+"""Users for each GPU below which decode workers run for latency: tensor parallel, eight GPUs each. [request]"""
+
+
+def rack_pools(row: Mapping[str, str], model: Model, tokens: tuple[float, float], users: float, notes: Notes
+               ) -> Pools | None:  # fmt: skip
+    """Pools that a wider "tensor parallel" group than engines run is taken as; None for ordinary layouts.
+
+    Sources count the GPUs of a rack as one layout; what runs there is workers for prefill, of four GPUs with
+    data-parallel attention, and the rest for decode. GPUs are shared out as the tokens of a request ask.
+
+    Parameters
+    ----------
+    row
+        Cells by column.
+    model
+        What is served.
+    tokens
+        Mean input and output of a request. [token]
+    users
+        Requests in flight. [request]
+    notes
+        Gathers the assumption.
+    """
+    gpus = _whole(number(row, "tp")) or 1
+    if gpus <= LARGEST_TP or not model.is_moe:
+        return None
+    light = users < LIGHT * gpus
+    asked = 0.15 if light else tokens[0] / (tokens[0] + DECODED * tokens[1])
+    fitting = [size for size in DECODE_GPUS if size <= gpus - PREFILL_GPUS]
+    decode = min(fitting, key=lambda size: abs((gpus - size) / gpus - asked))
+    whole = light or decode not in (8, 16, 32)
+    each = Parallelism(tp=8, ep=8) if whole else Parallelism(dp=decode, ep=decode)
+    notes.texts.append(f"{gpus} GPUs taken as pools: {decode} decode, the rest prefill")
+    return Pools(prefill=Parallelism(dp=PREFILL_GPUS, ep=PREFILL_GPUS), decode=each,
+                 prefill_workers=float((gpus - decode) // PREFILL_GPUS), decode_workers=decode / each.gpus)  # fmt: skip
