@@ -40,7 +40,7 @@ def kv_requests(memory: object, lengths: Lengths, scheduling: Scheduling) -> flo
     """Requests whose caches fit into the KV room of a replica. [request]
 
     Engines that admit by the prompt hold ``I + O / 2`` tokens a request on average; those that reserve the
-    longest answer hold ``I + O``.
+    longest answer hold ``I + O (1 + sqrt(3) cv)``, the upper end of evenly spread lengths.
 
     Parameters
     ----------
@@ -51,7 +51,8 @@ def kv_requests(memory: object, lengths: Lengths, scheduling: Scheduling) -> flo
     scheduling
         Of the engine.
     """
-    held = lengths.input_tokens + lengths.output_tokens * (1.0 if scheduling.reserves_output else 0.55)
+    share = 1.0 + 3.0**0.5 * lengths.output_cv if scheduling.reserves_output else 0.55
+    held = lengths.input_tokens + lengths.output_tokens * share
     return float(memory.max_requests(held))  # type: ignore[attr-defined]
 
 

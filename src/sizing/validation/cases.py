@@ -245,7 +245,7 @@ def read_case(row: Mapping[str, str], configs: Path | None = None) -> Case:
     if not row["gpu"].strip():
         raise InputError("the GPU is not stated")
     model, gpu = find_model(row["model"], str(configs or "")), _gpu(row["gpu"], notes)
-    timing = engine_timing(row["engine"], _version(row))
+    timing = _engine(row, gpu, notes)
     weights = _weights(row, model, gpu, notes)
     kv = _kv(row, timing, weights, model, notes)
     model, weights = _published(model, weights)
@@ -262,6 +262,14 @@ def read_case(row: Mapping[str, str], configs: Path | None = None) -> Case:
                 pools=pools, drafts=_drafts(row, notes), guessed_lengths=notes.guessed,
                 made_up_weights=bool(re.search(r"fake.weights?", row["notes"])),
                 assumptions=tuple(notes.texts))  # fmt: skip
+
+
+def _engine(row: Mapping[str, str], gpu: Gpu, notes: Notes) -> EngineTiming:
+    """The engine's record; MLPerf entries on NVIDIA GPUs that name none run TensorRT-LLM, as those that do."""
+    if not row["engine"].strip() and row["len_dist"].startswith("mlperf") and gpu.vendor == "NVIDIA":
+        notes.texts.append("TensorRT-LLM: MLPerf entries on NVIDIA GPUs that name an engine name it")
+        return engine_timing("tensorrt-llm")
+    return engine_timing(row["engine"], _version(row))
 
 
 def _version(row: Mapping[str, str]) -> str:

@@ -48,6 +48,15 @@ def _fits(model: Model, gpu: Gpu, weights: str | None, tp: int) -> bool:
     return model.weights_bytes(weights, tp=tp) < 0.8 * gpu.memory_bytes
 
 
+def _offline(row: Mapping[str, str]) -> bool:
+    return (row.get("load_kind") or "") == "offline" or (row.get("len_dist") or "").startswith("mlperf")
+
+
+def _copies_cache(model: Model) -> bool:
+    """Whether every rank of tensor parallelism holds the whole cache, as with latent attention, beside experts."""
+    return model.is_moe and any(layer.mixer.latent_dim for layer in model.layers)
+
+
 def layout_of(
     row: Mapping[str, str], model: Model, gpu: Gpu, weights: str | None, notes: Notes
 ) -> tuple[Parallelism, float]:
@@ -65,6 +74,12 @@ def layout_of(
     tp, pp, dp, ep = (_whole(number(row, name)) for name in ("tp", "pp", "dp", "ep"))
     gpus = _whole(number(row, "num_gpus"))
     pp, dp, ep = pp or 1, dp or 1, ep or 1
+    if tp is None and dp == 1 and _offline(row) and _copies_cache(model) and (gpus or 1) > 1:
+        tp, dp = 1, min(gpus or 1, gpu.gpus_per_node)
+        ep = dp
+        notes.texts.append(
+            f"attention data-parallel over {dp} GPUs: tensor parallel ranks would hold copies of the cache"
+        )
     if tp is None:
         tp = 1
         most = gpus or 8
