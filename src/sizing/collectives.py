@@ -1,7 +1,7 @@
 """Time of communication between the GPUs of a replica.
 
-All functions take scalars or arrays and give seconds. A group larger than the NVLink domain crosses nodes
-and is held against the network's bandwidth; a GPU without links talks over PCIe.
+All functions take scalars or arrays and give seconds. A group larger than a node and than the link
+domain is held against the network's bandwidth; GPUs without links, or of more than one bridged pair, talk over PCIe.
 """
 
 import numpy as np
@@ -34,7 +34,7 @@ def link_bytes_per_s(gpu: Gpu, gpus: int) -> float:
     """
     if gpus > max(gpu.link_domain_gpus or 1, gpu.gpus_per_node or 8):
         return min(gpu.link_bytes_per_s or 3.2e10, gpu.nic_bytes_per_s or 1.25e10)
-    if gpu.link_bytes_per_s:
+    if gpu.link_bytes_per_s and gpus <= (gpu.link_domain_gpus or gpus):
         return gpu.link_bytes_per_s
     return float((gpu.pcie_bytes_per_s or 3.2e10) / max(gpus / 2.0, 1.0) ** CONTENTION)
 
