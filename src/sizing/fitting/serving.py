@@ -155,7 +155,8 @@ class Fitter:
              run.output_tokens_per_s.value * o.case.replicas)
             for run, o in zip(self.predict(timing), self.observations, strict=True)
         ]  # fmt: skip
-        return np.log(np.array(found))
+        logs: Floats = np.log(np.array(found))
+        return logs
 
     def linear(self, timing: EngineTiming, names: Sequence[str]) -> Linear:
         """The log errors and their slopes over the constants, in spreads of the priors.

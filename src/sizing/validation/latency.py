@@ -10,7 +10,8 @@ from sizing.catalog.files import data_file
 from sizing.errors import InputError, SizingError
 from sizing.replica.loads import Estimate, Values, estimate
 from sizing.replica.run import decode_tokens_s, kv_requests
-from sizing.validation.cases import Case, number, read_case
+from sizing.validation.cases import Case, read_case
+from sizing.validation.layouts import number
 from sizing.validation.serving import DRAWS, RowPrediction, budget_of, read_rows, steps_of
 
 CURATED = "measured/latency.csv"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sizing.validation.cases import number
+from sizing.validation.layouts import number
 from sizing.validation.serving import RowPrediction
 
 TRUTH = {
