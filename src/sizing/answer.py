@@ -25,7 +25,7 @@ COLUMNS = (
     "gpu", "replicas", "gpus_per_replica", "layout", "serving_gpus", "spare_gpus", "total_gpus",
     "total_gpus_low", "total_gpus_high", "ttft_s", "ttft_low_s", "ttft_high_s", "tpot_s", "tpot_low_s", "tpot_high_s",
     "utilization", "limited_by", "requests_per_s_per_replica", "concurrency_per_replica", "usd_per_gpu_hour",
-    "usd_per_hour", "usd_per_million_output_tokens",
+    "usd_per_hour", "usd_per_million_output_tokens", "closed_form_replicas",
 )  # fmt: skip
 
 
@@ -43,7 +43,11 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """A deployment that meets the targets, stage by stage."""
+    """A deployment that meets the targets, stage by stage.
+
+    ``caution`` says why the closed form should not be relied on for it, and ``closed_form_replicas`` what it had
+    counted where simulation took its place.
+    """
 
     deployment: Deployment
     memory: MemoryBudget
@@ -56,6 +60,7 @@ class Evaluation:
     cost: Cost
     interval: Interval | None = None
     caution: str = ""
+    closed_form_replicas: int | None = None
 
     @property
     def serving_gpus(self) -> int:
@@ -107,6 +112,7 @@ class Evaluation:
             "usd_per_gpu_hour": self.cost.usd_per_gpu_hour,
             "usd_per_hour": self.cost.usd_per_hour,
             "usd_per_million_output_tokens": self.cost.usd_per_million_output_tokens,
+            "closed_form_replicas": self.closed_form_replicas,
         }
 
 

@@ -16,6 +16,7 @@ from sizing.calibration import calibration as load_calibration
 from sizing.catalog import Gpu, price, resolve_gpu
 from sizing.catalog import gpu as catalog_gpu
 from sizing.catalog.overlay import on_change
+from sizing.checked import Progress, counted
 from sizing.cost import price_fleet
 from sizing.deployment import Deployment, EngineSettings, NumberFormats, Parallelism
 from sizing.engines.timing import engine_timing
@@ -25,7 +26,7 @@ from sizing.fleet.size import replicas_between, replicas_for
 from sizing.laws import Claim, broken_laws
 from sizing.prepared import Prepared, prepare
 from sizing.replica.colocated import METHODS, Load, ReplicaCapacity, load_at_rate, replica_capacity
-from sizing.replica.percentile import out_of_depth, over_mean, rate_within
+from sizing.replica.percentile import as_seen, out_of_depth, over_mean, rate_within
 from sizing.replica.predicted import at_rate, spread_of_rate
 from sizing.workload import Slo, Workload
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 #: GPUs of a replica that are tried, smallest first: tensor parallel inside a node, then pipeline stages.
 LAYOUTS = tuple(Parallelism(tp=tp, pp=pp) for tp, pp in ((1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 4), (8, 8)))
 
+MOST_SIMULATED = 3
+"""Candidates that simulation counts, as one after the other leads. [1]"""
 REMEDIES = {
     "weights_do_not_fit": "put a replica on more GPUs (--tp), store weights in fewer bits (--weights fp8), or take a "
     "GPU with more memory",
@@ -57,9 +60,9 @@ class Question:
     method: str
 
 
-def capacity(prepared: Prepared, question: Question) -> tuple[Batch, ReplicaCapacity]:
-    """Largest batch of a replica and the request rate it carries, by the method asked for."""
-    workload, slo = question.workload, question.slo
+def capacity(prepared: Prepared, question: Question, seen: Workload | None = None) -> tuple[Batch, ReplicaCapacity]:
+    """Largest batch of a replica and the request rate it carries of the stream it sees, by the method asked for."""
+    workload, slo = seen or question.workload, question.slo
     batch = prepared.largest_batch(slo)
     within = None if prepared.prediction is None else rate_within(prepared.prediction, workload, slo)
     replica = replica_capacity(
@@ -71,12 +74,13 @@ def capacity(prepared: Prepared, question: Question) -> tuple[Batch, ReplicaCapa
 def evaluate(prepared: Prepared, question: Question, usd_per_gpu_hour: float | None) -> Evaluation | Rejected:
     """One deployment against the targets, top to bottom: batch, replica, fleet, spares, load, cost."""
     workload, targets, deployment = question.workload, question.targets, prepared.deployment
-    batch, replica = capacity(prepared, question)
+    seen, sharers = _stream(prepared, question)
+    batch, replica = capacity(prepared, question, seen)
     if replica.request_rate_per_s <= 0:
         return rejected(prepared, batch, replica, question.slo)
-    fleet = size_fleet(workload, replica, targets)
+    fleet = size_fleet(workload, replica, targets, sharers)
     spares = size_spares(fleet, targets)
-    load, mean, interval = _planned(prepared, batch, replica, fleet.rate_per_replica_per_s, question)
+    load, mean, interval = _planned(prepared, batch, replica, fleet.rate_per_replica_per_s, question, seen)
     broken = broken_laws(
         Claim(prepared=prepared, workload=workload, rate_per_s=fleet.rate_per_replica_per_s, load=mean)
     )
@@ -86,19 +90,26 @@ def evaluate(prepared: Prepared, question: Question, usd_per_gpu_hour: float | N
     return Evaluation(
         deployment=deployment, memory=prepared.memory, steps=prepared.steps, batch=batch, replica=replica, fleet=fleet,
         spares=spares, load=load, interval=interval, cost=price_fleet(gpus, usd_per_gpu_hour, workload),
-        caution=_caution(prepared, question, fleet.rate_per_replica_per_s),
+        caution=_caution(prepared, question, fleet.rate_per_replica_per_s, seen),
     )  # fmt: skip
 
 
-def _caution(prepared: Prepared, question: Question, rate_per_s: float) -> str:
+def _stream(prepared: Prepared, question: Question) -> tuple[Workload, int]:
+    """The workload as one replica sees it, and how many replicas share it at least."""
+    if prepared.prediction is None:
+        return question.workload, 1
+    return as_seen(prepared.prediction, question.workload, question.slo, question.targets.utilization)
+
+
+def _caution(prepared: Prepared, question: Question, rate_per_s: float, seen: Workload) -> str:
     """Why the closed form should not be relied on for this replica; empty when it may be."""
     if prepared.prediction is None or question.method != "predicted":
         return ""
-    return out_of_depth(prepared.prediction, question.workload, rate_per_s)
+    return out_of_depth(prepared.prediction, seen, rate_per_s, question.slo)
 
 
 def _planned(
-    prepared: Prepared, batch: Batch, replica: ReplicaCapacity, rate_per_s: float, question: Question
+    prepared: Prepared, batch: Batch, replica: ReplicaCapacity, rate_per_s: float, question: Question, seen: Workload
 ) -> tuple[Load, Load, Interval | None]:
     """Latency at the planned rate in the targets' statistic, and its mean; bounds where constants have spreads."""
     workload = question.workload
@@ -106,7 +117,7 @@ def _planned(
         load = load_at_rate(rate_per_s, batch, workload, replica.prefill_s, method=question.method)
         return load, load, None
     found = at_rate(prepared.prediction, prepared.spreads, rate_per_s)
-    stretch_ttft, stretch_tpot = over_mean(prepared.prediction, workload, question.slo, rate_per_s)
+    stretch_ttft, stretch_tpot = over_mean(prepared.prediction, seen, question.slo, rate_per_s)
     ttft, tpot = found["ttft_s"].times(stretch_ttft), found["tpot_s"].times(stretch_tpot)
     mean = Load(ttft_s=found["ttft_s"].value, tpot_s=found["tpot_s"].value, concurrency=found["decoding"].value,
                 prefill_share=rate_per_s * replica.prefill_s)  # fmt: skip
@@ -159,13 +170,16 @@ def _heads(model: Model) -> set[int]:
 def _total_gpus(prepared: Prepared, question: Question) -> float:
     """GPUs in total, spares included; infinite when the targets can't be met. [gpu]"""
     workload, targets = question.workload, question.targets
+    sharers = 1
     if prepared.prediction is not None:
-        planned = rate_within(prepared.prediction, workload, question.slo)[0] * targets.utilization
+        seen, sharers = _stream(prepared, question)
+        planned = rate_within(prepared.prediction, seen, question.slo)[0] * targets.utilization
     else:
         planned = capacity(prepared, question)[1].planned_rate_per_s(targets.utilization)
     if planned <= 0:
         return inf
-    return (replicas_for(workload.request_rate_per_s / planned) + targets.spares) * prepared.deployment.gpus
+    replicas = max(replicas_for(workload.request_rate_per_s / planned), sharers)
+    return (replicas + targets.spares) * prepared.deployment.gpus
 
 
 def _settled(best: Prepared, fewest: float, larger: Deployment, targets: Targets) -> bool:
@@ -217,7 +231,8 @@ def plan(
     prices: Mapping[str, float] | float | None = None,
     calibration: str | Calibration | None = None,
     method: str | None = None,
-    verify: bool = False,
+    verify: bool | None = None,
+    progress: Progress | None = None,
     assumed: Sequence[Assumption] = (),
 ) -> Plan:
     """Which GPUs, how many, configured how, at what cost, for this model, traffic and latency targets.
@@ -245,7 +260,11 @@ def plan(
     method
         ``additive`` or ``time-share``, see :func:`sizing.replica_capacity`.
     verify
-        Whether the cheapest candidate is replayed in the simulator, with one replica less and one more.
+        None: where the closed form of a percentile is out of its depth for the cheapest candidate, simulation counts
+        its replicas. True: the cheapest candidate is also replayed with one replica less and one more. False: nothing
+        is simulated, and a note says where the closed form is out of its depth.
+    progress
+        Called with the GPU and each number of replicas before it is simulated.
     assumed
         Assumptions that the caller already made, to be listed with those made here.
 
@@ -299,7 +318,7 @@ def plan(
             for layout in ((parallelism,) if parallelism else layouts(the_model, gpu))
         ]  # fmt: skip
         answers.append(choose(candidates, question, constants, _price(gpu.id, prices, listed)))
-    return _plan(the_model, question, calibration_name, answers, listed, notes, verify)
+    return _plan(the_model, question, calibration_name, answers, listed, notes, verify, progress)
 
 
 def _plan(
@@ -309,11 +328,16 @@ def _plan(
     answers: Sequence[Evaluation | Rejected],
     listed: Sequence[Assumption],
     notes: tuple[str, ...],
-    verify: bool,
+    verify: bool | None,
+    progress: Progress | None,
 ) -> Plan:
     """The answers ranked, with what is to be said about them."""
     ranked = sorted((a for a in answers if isinstance(a, Evaluation)), key=_rank)
-    notes = (*notes, *(f"{e.deployment.gpu.id}: {e.caution}" for e in ranked if e.caution))
+    said: dict[str, str] = {}
+    if verify is not False and not question.slo.on_means:
+        ranked, said = _settled_by_simulation(ranked, question, progress)
+    cautions = (said.get(e.deployment.gpu.id, f"{e.deployment.gpu.id}: {e.caution}") for e in ranked if e.caution)
+    notes = (*notes, *cautions)
     checked = verify_evaluation(ranked[0], question) if verify and ranked else None
     if checked is not None:
         notes = (*notes, f"{ranked[0].deployment.gpu.id}: {checked.verdict()}")
@@ -322,6 +346,18 @@ def _plan(
         evaluations=tuple(ranked), rejected=tuple(a for a in answers if isinstance(a, Rejected)),
         assumptions=tuple(listed), notes=(*notes, *model.warnings), verification=checked,
     )  # fmt: skip
+
+
+def _settled_by_simulation(
+    ranked: list[Evaluation], question: Question, progress: Progress | None
+) -> tuple[list[Evaluation], dict[str, str]]:
+    """Candidates with those counted by simulation that lead and that the closed form is out of its depth for."""
+    said: dict[str, str] = {}
+    while ranked and ranked[0].caution and ranked[0].deployment.gpu.id not in said and len(said) < MOST_SIMULATED:
+        name = ranked[0].deployment.gpu.id
+        ranked[0], said[name] = counted(ranked[0], question.workload, question.slo, question.targets, progress)
+        ranked = sorted(ranked, key=_rank)
+    return ranked, said
 
 
 def verify_evaluation(evaluation: Evaluation, question: Question, seed: int = 0) -> "Verification":

@@ -68,6 +68,7 @@ class Candidate(BaseModel):
     usd_per_gpu_hour: Number
     usd_per_hour: Number
     usd_per_million_output_tokens: Number
+    closed_form_replicas: int | None
 
 
 class Refused(BaseModel):

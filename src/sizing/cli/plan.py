@@ -56,11 +56,14 @@ def command(
         bool, typer.Option("--explain", help="Show the arithmetic for the first GPU, step by step.")
     ] = False,
     verify: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--verify", help="Replay the cheapest candidate in the simulator, with one replica less and more."
+            "--verify/--no-verify",
+            help="Replay the cheapest candidate in the simulator, with one replica less and more; or never simulate. "
+            "If left out, simulation counts replicas where the closed form of a percentile is out of its depth.",
+            show_default=False,
         ),
-    ] = False,
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
@@ -81,7 +84,7 @@ def command(
     raise typer.Exit(_run(options.with_file(config) if config else options, format, out, explain, quiet, verify))
 
 
-def _run(options: PlanOptions, format: str, out: Path | None, explain: bool, quiet: bool, verify: bool) -> int:
+def _run(options: PlanOptions, format: str, out: Path | None, explain: bool, quiet: bool, verify: bool | None) -> int:
     """Plan, print, and give the exit code: 0 a plan, 3 infeasible."""
     from sizing.planner import plan
     from sizing.reports import REPORTS
@@ -93,7 +96,7 @@ def _run(options: PlanOptions, format: str, out: Path | None, explain: bool, qui
 
         overlay(Path(options.catalog))
     arguments, notes = plan_arguments(options)
-    answer = plan(**arguments, verify=verify)
+    answer = plan(**arguments, verify=verify, progress=_simulating if sys.stderr.isatty() else None)
     answer = replace(answer, notes=(*notes, *answer.notes))
     if explain:
         from sizing.reports.explain import explain as explained
@@ -105,6 +108,11 @@ def _run(options: PlanOptions, format: str, out: Path | None, explain: bool, qui
     if answer.best is None and not quiet and format != "table":
         print(verdict(answer), file=sys.stderr)  # noqa: T201
     return 0 if answer.best is not None else 3
+
+
+def _simulating(gpu: str, replicas: int) -> None:
+    """Say what is simulated, on one line of standard error that the next one takes."""
+    print(f"\r\033[Ksimulating {replicas:,} replicas of {gpu} ...\r", end="", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def plan_arguments(options: PlanOptions) -> tuple[dict[str, Any], list[str]]:

@@ -62,8 +62,15 @@ class Spares:
     replicas: int
 
 
-def size_fleet(workload: Workload, replica: ReplicaCapacity, targets: Targets) -> Fleet:
+def size_fleet(workload: Workload, replica: ReplicaCapacity, targets: Targets, at_least: int = 1) -> Fleet:
     """Replicas for the traffic with headroom: N = ceil(lambda / (capacity x utilisation)).
+
+    Parameters
+    ----------
+    workload, replica, targets
+        Traffic, one replica, headroom.
+    at_least
+        Replicas that the capacity was taken for: so many share a bursty stream. [replica]
 
     Notes
     -----
@@ -73,7 +80,7 @@ def size_fleet(workload: Workload, replica: ReplicaCapacity, targets: Targets) -
     if replica.request_rate_per_s <= 0:
         return Fleet(replicas=0, exact_replicas=math.inf, rate_per_replica_per_s=0.0, utilization=math.inf)
     exact = workload.request_rate_per_s / replica.planned_rate_per_s(targets.utilization)
-    replicas = replicas_for(exact)
+    replicas = max(replicas_for(exact), at_least)
     if replicas > MOST_REPLICAS:
         raise InputError(
             f"the plan needs {exact:.3g} replicas, above {MOST_REPLICAS:,}; check the rate and the lengths"

@@ -1,61 +1,85 @@
 """Means and percentiles over requests of TTFT and TPOT under open traffic, in closed form.
 
-Two things make requests differ. Prompts queue for one another: M/G/1 with a bursty arrival stream. And the
-number of requests that decode wanders while a request is answered: a birth-death process whose deaths slow
-down as it grows, taken in its linear-noise approximation. Requests are there more often when many others are, so
-even their mean is above that of a steady number. Both are averages over a request's own lifetime, so a short
-answer sees more of the wandering than a long one.
+The replica's curve says what a steady number of requests sees. Around it, prompts queue for one another
+(:mod:`sizing.replica.prompts`) and requests have more or less company while they are answered
+(:mod:`sizing.replica.company`), the more so the burstier arrivals are (:mod:`sizing.replica.renewal`). Where bursts
+overflow the room, or answers are too short for any of it, :func:`out_of_depth` says so.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sizing.batching import crossing
-from sizing.replica.predicted import Prediction
+from sizing.replica.company import Company, Points, company, poisson_mean_s
+from sizing.replica.predicted import Prediction, lengths_of
+from sizing.replica.prompts import FULLEST, MIDDLES, WEIGHTS, FirstTokens, Prompts, first_tokens, prompts_of
+from sizing.replica.renewal import Renewal, renewal
 from sizing.workload import Slo, Workload
+from sizing.workload.arrivals import Gamma, Poisson
 
 Values = NDArray[np.float64]
 MOST_REMEMBERED = 512
 """Answers kept with a prediction. [1]"""
-NODES = 48
-"""Equal shares that a length distribution is cut into. [1]"""
+POINTS = 12
+"""Points of a replica's curve that distributions are computed at. [1]"""
+BUSY = 0.6
+"""Share of the largest rate at which prompts of every length are timed. [1]"""
+LONG_ANSWER = 256.0
+"""Fixed answers from which on the curve itself is the mean: a request's own step adds under 2 %. [token]"""
+MOST_CV = 3.0
+"""CV of the gaps up to which the closed form was held against the simulator; burstier streams count as such. [1]"""
+OVERFLOW = 5e-4
+"""Share of requests that may find the room full at p99, were all of one length. [1]"""
+MOST_BEND = 1.05
+"""Slope of a step over that after a burst, up to which linear noise was found to hold for few requests. [1]"""
+LEAST_EXCESS = 0.1
+"""Squared CV of the gaps above one, below which a stream counts as Poisson. [1]"""
+MOST_OF_ROOM = 0.25
+"""Share of the KV room that one request may take. [1]"""
+LONGEST_S = 1e4
+"""TTFT said where a queue does not empty. [s]"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """How the requests of a replica differ, at each point of its curve; arrays have one entry a point.
+    """How the requests of a replica differ, at points of its curve.
 
     Attributes
     ----------
-    rate_per_s
-        Request rate. [request/s]
-    prefill_share
-        Share of time that prefill takes. [1]
-    own_s
-        Prefill of a mean prompt in company. [s]
-    fixed_s
-        Rest of the mean TTFT: the step under way and what the engine takes. [s]
-    waiting, wait_s
-        Share of prompts that wait for others, and their mean wait. [1], [s]
-    tpot_s, decoding, elasticity
-        Mean TPOT, requests decoding, and relative change of TPOT over that of the requests decoding. [s], [1], [1]
+    points
+        The replica at each point.
+    prompts
+        What prompts cost.
+    company
+        Distribution of TPOT.
+    first
+        Distribution of the time to the end of the prefill.
+    after_s
+        What passes until the client has the first token. [s]
+    overflow
+        Share of requests that find the room full. [1]
+    load
+        Load of the queue of prompts. [1]
+    varied, longest
+        Squared CV of the tokens that a request holds while it decodes, and the longest request over their mean. [1]
     """
 
-    rate_per_s: Values
-    prefill_share: Values
-    own_s: Values
-    fixed_s: Values
-    waiting: Values
-    wait_s: Values
-    tpot_s: Values
-    decoding: Values
-    elasticity: Values
+    points: Points
+    prompts: Prompts
+    company: Company
+    first: FirstTokens
+    after_s: Values
+    overflow: Values
+    load: Values
+    varied: float
+    longest: float
 
 
 def spread_of(prediction: Prediction, workload: Workload) -> Spread:
-    """What makes requests differ, from the replica's curve; remembered by the burstiness of the arrivals.
+    """How requests differ, from the replica's curve; remembered by the burstiness of the arrivals.
 
     Parameters
     ----------
@@ -72,119 +96,86 @@ def spread_of(prediction: Prediction, workload: Workload) -> Spread:
 
 
 def _spread(prediction: Prediction, workload: Workload) -> Spread:
-    rate, tpot, start, _ = prediction.nominal
-    decoding = prediction.curve.decoding
-    stall = np.broadcast_to(np.atleast_2d(prediction.curve.stall_s)[0], rate.shape)
-    share = np.clip(rate * stall, 0.0, 1.0 - 1e-6)
-    own = prediction.start_scale * stall
-    isl = workload.input_length
-    burst = (workload.arrivals.gap_cv**2 + isl.variation**2) / 2.0
-    waiting = np.maximum(_gap_below(share, workload.arrivals.gap_cv), share)
-    wait = own * burst / (1.0 - share)
-    queue = share * own * (1.0 + isl.variation**2) / 2 / (1 - share)
-    slope = np.gradient(np.log(tpot), np.log(decoding))
-    return Spread(
-        rate_per_s=rate, prefill_share=share, own_s=own, fixed_s=np.maximum(start - own - queue, 0.0),
-        waiting=waiting, wait_s=wait, tpot_s=tpot, decoding=decoding, elasticity=np.clip(slope, 0.0, 0.9),
+    stream, engine = renewal(min(workload.arrivals.gap_cv, MOST_CV)), prediction.steps.engine
+    points, prompts = _points(prediction, workload, stream)
+    mixed = prediction.scheduling.mixed
+    seen = company(points, prompts, workload, stream, mixed=mixed)
+    overflow, overflow_s = _overflow(prediction, workload, points, seen, stream)
+    first = first_tokens(
+        prompts, points.fixed_s, points.decode_s, seen.rate_per_s, stream, mixed=mixed,
+        overflow=overflow, overflow_s=overflow_s,
     )  # fmt: skip
+    after = np.ravel(engine.first_token_s)[0] + np.ravel(engine.first_token_steps)[0] * points.decode_s
+    held, varied = _held(workload)
+    longest = workload.mean_input_tokens - workload.input_length.mean + workload.input_length.most
+    work_s = prompts.mean_s + (points.decode_s * mixed + points.fixed_s) / prompts.together
+    return Spread(points=points, prompts=prompts, company=seen, first=first, after_s=after, overflow=overflow,
+                  load=seen.rate_per_s * work_s, varied=varied,
+                  longest=(longest + workload.output_length.most) / held)  # fmt: skip
 
 
-def _gap_below(share: Values, gap_cv: float) -> Values:
-    """Share of gaps, Gamma with that variation, shorter than the prefill of the prompt before. [1]"""
-    if gap_cv == 1.0:
-        return np.asarray(-np.expm1(-share))
-    from scipy.special import gammainc
+def _points(prediction: Prediction, workload: Workload, stream: Renewal) -> tuple[Points, Prompts]:
+    """The curve with each prompt at its own length, at some of its points."""
+    curve = prediction.curve
+    decoding, decode_s = curve.decoding, np.atleast_2d(curve.decode_s)[0]
+    lengths = lengths_of(workload)
+    rate = np.atleast_2d(curve.rate_per_s)[0]
+    busy = float(np.interp(BUSY * prediction.nominal[0][-1], prediction.nominal[0], decoding))
+    prompts = prompts_of(
+        prediction.steps, prediction.scheduling, workload, decoding, lengths.mean_context_tokens, busy
+    )  # fmt: skip
+    answer = max(workload.output_length.mean - 1.0, 1.0)
+    beside = decode_s if prediction.scheduling.mixed else np.zeros_like(decode_s)
+    stall = prompts.mean_s + prompts.fixed_s
+    for _ in range(3):
+        together = 1.0 + rate * (decode_s + beside + prompts.fixed_s + prompts.mean_s) / 2.0
+        stall = prompts.mean_s + prompts.fixed_s / np.minimum(together, prompts.together)
+        rate = decoding / (answer * decode_s + decoding * stall)
+    some = np.unique(np.linspace(1, len(decoding) - 1, POINTS).round().astype(np.int64))
+    slope = _slope(decoding, decode_s, max(stream.gap_cv**2 - 1.0, 0.0) / 2.0)
+    points = Points(decoding=decoding[some], rate_per_s=rate[some], decode_s=decode_s[some], slope_s=slope[some],
+                    fixed_s=prompts.fixed_s[some], stall_s=stall[some])  # fmt: skip
+    return points, prompts
 
-    shape = 1.0 / max(gap_cv, 0.05) ** 2
-    return np.asarray(gammainc(shape, shape * share))
+
+def _slope(decoding: Values, decode_s: Values, burst: float) -> Values:
+    """How a decode step grows with one request more: the chord over a burst where that is flatter. [s]"""
+    tangent = np.maximum(np.gradient(decode_s, decoding), 1e-12)
+    if burst < 0.1:
+        return np.asarray(tangent)
+    inside = decoding + burst <= decoding[-1]
+    chord = (np.interp(decoding + burst, decoding, decode_s) - decode_s) / burst
+    return np.asarray(np.where(inside, np.maximum(np.minimum(tangent, chord), 1e-12), tangent))
 
 
-def seen_spread(spread: Spread, workload: Workload) -> Values:
-    """Variance over mean of the number decoding, at each point: z / (1 - e). [request]
+def _overflow(
+    prediction: Prediction, workload: Workload, points: Points, seen: Company, stream: Renewal
+) -> tuple[Values, Values]:
+    """Share of requests that find the room full, and their mean wait. [1], [s]
 
-    z = (c_a^2 + 1) / 2 is the peakedness of the stream, e the elasticity of TPOT (linear noise approximation of a
-    birth-death process, van Kampen, Stochastic Processes in Physics and Chemistry, ch. X).
+    Below the room the number is taken as Gamma with the variance of its linear noise; above it, where departures no
+    longer grow, as the diffusion of a queue: exponential with decay 2 (D - r) / (r c_a^2 / (1 - f)^2 + D)
+    (Whitt, Management Science 50(10), 2004).
     """
-    return np.asarray((workload.arrivals.gap_cv**2 + 1.0) / 2.0 / (1.0 - spread.elasticity))
+    from scipy.special import gammainc, gammaln
 
-
-def mean_tpot_s(spread: Spread, workload: Workload) -> Values:
-    """Mean over requests of TPOT at each point of the curve. [s]
-
-    A request shares its steps with B + theta others on average, theta the variance over the mean (the number that
-    a request sees is size-biased), where the curve has B + 1; what TPOT gains by it comes back through Little's law,
-    1 / (1 - e) times.
-    """
-    e = spread.elasticity
-    more = (seen_spread(spread, workload) - 1.0) / np.maximum(spread.decoding, 1.0)
-    seen = spread.tpot_s * (1.0 + e / (1.0 - e) * np.clip(more, -0.5, 2.0))
-    return np.asarray(np.minimum(seen, spread.tpot_s[-1]))
-
-
-def ttft_percentile_s(spread: Spread, workload: Workload, percentile: float) -> Values:
-    """Percentile over requests of TTFT at each point of the curve. [s]
-
-    P(TTFT <= t) = mean over prompts of 1 - p exp(-(t - S) / w): a share p of prompts waits (those whose gap is
-    shorter than the prefill before), exponentially long with Kingman's mean over all (Kingman 1961; exact for
-    M/M/1), and each then takes its own prefill S.
-
-    Parameters
-    ----------
-    spread, workload
-        Of the replica, its lengths.
-    percentile
-        Between 0 and 100. [%]
-    """
-    isl = workload.input_length
-    nodes = isl.nodes(NODES) / isl.mean
-    own = spread.own_s[:, None] * nodes
-    share, wait = spread.waiting[:, None], np.maximum(spread.wait_s, 1e-12)[:, None]
-    low, high = np.zeros(len(own)), own.max(axis=1) + wait[:, 0] * 20.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        over = np.maximum(middle[:, None] - own, 0.0)
-        done = np.where(middle[:, None] >= own, 1.0 - share * np.exp(-over / wait), 0.0).mean(axis=1)
-        low, high = np.where(done < percentile / 100, middle, low), np.where(done < percentile / 100, high, middle)
-    return np.maximum.accumulate(high + spread.fixed_s)
-
-
-def tpot_percentile_s(spread: Spread, workload: Workload, percentile: float) -> Values:
-    """Percentile over requests of a request's TPOT at each point of the curve. [s]
-
-    The number that a request sees has relative variance theta / (B + theta) and is forgotten in O TPOT / (1 - e). A
-    request averages it over its own lifetime L, which leaves a share 2 (x - 1 + exp(-x)) / x^2 of the variance, x = L
-    over that time. Prompts that arrive in L add r L (c_a^2 + c_s^2) to the count of stalls; the two go together as
-    far as the noise comes from arrivals, c_a^2 / (c_a^2 + 1).
-
-    Parameters
-    ----------
-    spread, workload, percentile
-        As for :func:`ttft_percentile_s`.
-    """
-    from scipy.special import ndtr
-
-    osl = workload.output_length
-    tokens = np.maximum(osl.nodes(NODES), 2.0)
-    mean = mean_tpot_s(spread, workload)
-    e, b = spread.elasticity[:, None], spread.decoding[:, None]
-    life = (tokens - 1.0) * mean[:, None]
-    squared = workload.arrivals.gap_cv**2
-    x = np.maximum((tokens - 1.0) * (1.0 - e) / (osl.mean - 1.0), 1e-6)
-    kept = 2.0 * (x - 1.0 + np.exp(-x)) / x**2
-    theta = seen_spread(spread, workload)[:, None]
-    step_part = e * np.sqrt(kept * theta / (b + theta))
-    share, stalls = spread.prefill_share[:, None], spread.rate_per_s[:, None] * life
-    stall_part = (
-        share / (1.0 - share) * np.sqrt((squared + workload.input_length.variation**2) / np.maximum(stalls, 1e-9))
-    )
-    together = squared / (squared + 1.0)
-    sigma = np.minimum(np.sqrt(step_part**2 + stall_part**2 + 2 * together * step_part * stall_part), 3.0)
-    low, high = np.full(len(b), -3.0), np.full(len(b), 12.0)
-    for _ in range(40):
-        middle = (low + high) / 2
-        below = ndtr((middle[:, None] + sigma**2 / 2) / np.maximum(sigma, 1e-9)).mean(axis=1)
-        low, high = np.where(below < percentile / 100, middle, low), np.where(below < percentile / 100, high, middle)
-    return np.maximum.accumulate(np.minimum(mean * np.exp(high), spread.tpot_s[-1]))
+    room, answer = prediction.room, workload.output_length.mean
+    most = max(room.most, 1.0)
+    rate = seen.rate_per_s
+    spread = seen.spread
+    if room.kv_requests <= room.max_num_seqs:
+        spread = spread + points.decoding * _held(workload)[1]
+    mean = np.maximum(points.decoding + seen.others + rate * 1.5 * points.decode_s, 1e-6)
+    shape, scale = mean**2 / spread, spread / mean
+    below = gammainc(shape, most / scale)
+    density = np.exp((shape - 1.0) * np.log(most / scale) - most / scale - gammaln(shape)) / scale
+    full_s = float(np.interp(most, points.decoding, points.decode_s))
+    share = np.clip(rate * points.stall_s[-1], 0.0, 0.9)
+    departures = most * (1.0 - share) / (max(answer - 1.0, 1.0) * full_s)
+    slack = np.maximum(departures - rate, 0.02 * departures)
+    decay = 2.0 * slack / (rate * stream.gap_cv**2 / (1.0 - share) ** 2 + departures)
+    above = density / decay
+    return np.asarray(above / np.maximum(below + above, 1e-12)), np.asarray(1.0 / (decay * departures))
 
 
 def curves_at(prediction: Prediction, workload: Workload, slo: Slo) -> tuple[Values, Values]:
@@ -205,13 +196,47 @@ def curves_at(prediction: Prediction, workload: Workload, slo: Slo) -> tuple[Val
 
 
 def _curves(prediction: Prediction, workload: Workload, slo: Slo) -> tuple[Values, Values]:
-    _, _, start, _ = prediction.nominal
+    if _plain(workload, slo):
+        return prediction.nominal[2], _plain_tpot_s(prediction, workload)
     spread = spread_of(prediction, workload)
-    if slo.ttft_at is not None:
-        start = ttft_percentile_s(spread, workload, slo.ttft_at)
-    if slo.tpot_at is not None:
-        return start, tpot_percentile_s(spread, workload, slo.tpot_at)
-    return start, np.maximum.accumulate(mean_tpot_s(spread, workload))
+    return _ttft_s(prediction, spread, slo.ttft_at), _tpot_s(prediction, spread, slo.tpot_at)
+
+
+def _plain(workload: Workload, slo: Slo) -> bool:
+    """Whether means under Poisson arrivals are asked for, which see time averages (Wolff, Operations Research 30)."""
+    return slo.on_means and workload.arrivals.gap_cv == 1.0
+
+
+def _plain_tpot_s(prediction: Prediction, workload: Workload) -> Values:
+    """Mean TPOT at each point of the curve, each prompt at its own length. [s]"""
+    rate, tpot, _, _ = prediction.nominal
+    isl, osl = workload.input_length, workload.output_length
+    if isl.variation == osl.variation == 0.0 and osl.mean >= LONG_ANSWER:
+        return tpot
+    points, prompts = _points(prediction, workload, renewal(1.0))
+    mean = poisson_mean_s(points, prompts, workload, mixed=prediction.scheduling.mixed)
+    return np.asarray(np.maximum.accumulate(np.maximum(_at_rates(rate, points.rate_per_s, mean), tpot)))
+
+
+def _ttft_s(prediction: Prediction, spread: Spread, percentile: float | None) -> Values:
+    rate, _, start, _ = prediction.nominal
+    found = spread.first.mean_s() if percentile is None else spread.first.percentile_s(percentile)
+    found = np.where(spread.load < FULLEST, prediction.start_scale * found + spread.after_s, LONGEST_S)
+    values = _at_rates(rate, spread.company.rate_per_s, found)
+    return np.asarray(np.maximum.accumulate(np.maximum(values, start) if percentile is None else values))
+
+
+def _tpot_s(prediction: Prediction, spread: Spread, percentile: float | None) -> Values:
+    rate, tpot, _, _ = prediction.nominal
+    found = spread.company.mean_s() if percentile is None else spread.company.percentile_s(percentile)
+    values = _at_rates(rate, spread.company.rate_per_s, np.maximum.accumulate(found))
+    return np.asarray(np.maximum.accumulate(np.maximum(values, tpot) if percentile is None else values))
+
+
+def _at_rates(rate: Values, at: Values, values: Values) -> Values:
+    """Values at points, at the rates of the curve: even in logarithm between points. [s]"""
+    rising = np.maximum.accumulate(at) + 1e-9 * np.arange(len(at))
+    return np.asarray(np.exp(np.interp(rate, rising, np.log(values))))
 
 
 def rate_within(prediction: Prediction, workload: Workload, slo: Slo) -> tuple[float, str]:
@@ -246,6 +271,38 @@ def _rate_within(prediction: Prediction, workload: Workload, slo: Slo) -> tuple[
     return limits[limited_by], limited_by
 
 
+def as_seen(prediction: Prediction, workload: Workload, slo: Slo, utilization: float) -> tuple[Workload, int]:
+    """The workload as one replica of the smallest fleet sees it, and the replicas that this takes at least. [replica]
+
+    Of a renewal stream a share p picked at random has gaps of squared CV 1 + p (c^2 - 1) (thinning; Cox and Isham,
+    Point Processes, 1980, section 4.3). A router that looks at loads splits it more evenly still, so the answer is on
+    the safe side. Fleets are looked at by doubling, each at the burstiness of its smallest size.
+
+    Parameters
+    ----------
+    prediction
+        Of one replica.
+    workload, slo
+        Of the fleet, and its targets.
+    utilization
+        Share of the capacity that is planned for. [1]
+    """
+    excess = workload.arrivals.gap_cv**2 - 1.0
+    if excess <= LEAST_EXCESS:
+        return workload, 1
+    rate = workload.request_rate_per_s
+    most = float(prediction.nominal[0][-1]) * utilization
+    sharers = 2 ** max(math.floor(math.log2(max(rate / most, 1.0))), 0) if most > 0 else 1
+    while True:
+        left = excess / sharers
+        one = replace(workload, arrivals=Gamma(cv=math.sqrt(1.0 + left)) if left > LEAST_EXCESS else Poisson())
+        planned = rate_within(prediction, one, slo)[0] * utilization
+        needed = math.ceil(rate / planned - 1e-9) if planned > 0 else math.inf
+        if needed < 2 * sharers or left <= LEAST_EXCESS:
+            return one, sharers
+        sharers *= 2
+
+
 def over_mean(prediction: Prediction, workload: Workload, slo: Slo, rate_per_s: float) -> tuple[float, float]:
     """TTFT and TPOT in the statistic of the targets, over their means, at a request rate. [1], [1]
 
@@ -261,8 +318,8 @@ def over_mean(prediction: Prediction, workload: Workload, slo: Slo, rate_per_s: 
     return float(np.interp(rate_per_s, rate, ttft_p / start)), float(np.interp(rate_per_s, rate, tpot_p / tpot))
 
 
-def out_of_depth(prediction: Prediction, workload: Workload, rate_per_s: float) -> str:
-    """Why the closed form should not be relied on at a rate; empty when it may be.
+def out_of_depth(prediction: Prediction, workload: Workload, rate_per_s: float, slo: Slo | None = None) -> str:
+    """Why the closed form may be off by more than a tenth at a rate; empty when it should not be.
 
     Parameters
     ----------
@@ -270,14 +327,66 @@ def out_of_depth(prediction: Prediction, workload: Workload, rate_per_s: float) 
         As for :func:`spread_of`.
     rate_per_s
         Of the replica. [request/s]
+    slo
+        Statistic that is asked for; None for p99.
     """
+    if workload.prefix is not None or workload.sessions is not None:
+        return "prompts share beginnings, and prefix cache hits are not in the closed form"
+    if workload.arrivals.gap_cv > MOST_CV:
+        return f"arrivals with a CV of {workload.arrivals.gap_cv:.3g} are burstier than the closed form knows"
+    if slo is not None and _plain(workload, slo):
+        return _plain_overflow(prediction, rate_per_s)
     spread = spread_of(prediction, workload)
-    decoding = float(np.interp(rate_per_s, spread.rate_per_s, spread.decoding))
-    theta = float(np.interp(rate_per_s, spread.rate_per_s, seen_spread(spread, workload)))
-    peak = decoding + 2.326 * np.sqrt(theta * decoding) + theta
+
+    def at(values: Values) -> float:
+        return float(np.interp(rate_per_s, spread.company.rate_per_s, values))
+
+    room = prediction.room
+    longest = spread.longest / max(room.kv_requests, 1e-9)
+    if longest > MOST_OF_ROOM:
+        return f"the longest request takes {longest:.0%} of the KV room, so that a few of them overflow it"
+    asked = [q for q in ((None, None) if slo is None else (slo.ttft_at, slo.tpot_at)) if q is not None]
+    overflow = at(spread.overflow)
+    if overflow > OVERFLOW * (100.0 - max(asked, default=99.0)) / (1.0 + spread.varied):
+        return f"bursts overflow the room for {room.most:,.0f} requests, and {overflow:.2%} of requests wait for it"
+    decoding, share = at(spread.points.decoding), at(spread.points.share)
+    stream = renewal(workload.arrivals.gap_cv)
+    if stream.bursty and decoding < stream.burst:
+        return f"bursts of {stream.burst:.1f} requests come where {decoding:.1f} decode"
+    if decoding < 4.0 * stream.burst and _bend(spread.points, decoding, stream) > MOST_BEND:
+        return f"with {decoding:.1f} requests that decode a step is no straight line of their number"
+    if stream.gap_cv > 2.0 and at(spread.load) > 0.6:
+        return f"bursts of prompts keep the queue for prefill {at(spread.load):.0%} busy"
+    if share > 0.4 and decoding < 8.0:
+        return f"answers are short: prefill takes {share:.0%} of the time and {decoding:.1f} requests decode"
+    return ""
+
+
+def _bend(points: Points, decoding: float, stream: Renewal) -> float:
+    """How much steeper a step grows with the number that decodes than it does after a burst. [1]"""
+    slope = np.maximum(np.gradient(points.decode_s, points.decoding), 1e-12)
+    before, after = np.interp([decoding, decoding + stream.burst], points.decoding, slope)
+    return float(before / after)
+
+
+def _plain_overflow(prediction: Prediction, rate_per_s: float) -> str:
+    """Whether the number that decodes passes the room once in a hundred, by its linear noise; in words."""
+    if "peak" not in prediction.remembered:
+        decoding = prediction.curve.decoding
+        slope = np.gradient(np.log(prediction.nominal[1]), np.log(decoding))
+        spread = 1.0 / (1.0 - np.clip(slope, 0.0, 0.9))
+        prediction.remembered["peak"] = decoding + 2.326 * np.sqrt(spread * decoding) + spread
+    peak = float(np.interp(rate_per_s, prediction.nominal[0], prediction.remembered["peak"]))
     if peak <= prediction.room.most:
         return ""
-    return (
-        f"bursts bring {peak:,.0f} requests at once where {prediction.room.most:,.0f} fit: they queue, which the "
-        "closed form does not follow; hold it against --verify"
-    )
+    return f"bursts bring {peak:,.0f} requests at once where {prediction.room.most:,.0f} fit, and the others wait"
+
+
+def _held(workload: Workload) -> tuple[float, float]:
+    """Tokens in the cache of a request that decodes, on average over time, and their squared CV. [token], [1]"""
+    isl, osl = workload.input_length, workload.output_length
+    answers = np.maximum(osl.quantile(MIDDLES), 1.0)
+    grown = float(answers**2 @ WEIGHTS) / osl.mean / 2.0
+    squared = float(answers**3 @ WEIGHTS) / osl.mean / 3.0
+    context = workload.mean_input_tokens + grown
+    return context, (isl.std**2 + max(squared - grown**2, 0.0)) / context**2

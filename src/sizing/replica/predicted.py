@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sizing.engines.timing import engine_timing
+from sizing.engines.timing import Scheduling, engine_timing
 from sizing.replica.curve import POINTS, Curve, run_curve
 from sizing.replica.loads import QUANTILE_80, Estimate, Lengths, Room
 from sizing.replica.run import kv_requests
@@ -36,6 +36,8 @@ class Prediction:
         Rate, TPOT, time to first token and requests in flight.
     nominal
         Rate, TPOT, time to first token and active requests, each never falling.
+    steps, scheduling
+        Step times, and how the engine forms steps.
     start_scale
         Factor on the wait and prefill before the first token, of a user's calibration. [1]
     remembered
@@ -45,6 +47,8 @@ class Prediction:
     room: Room
     curve: Curve
     nominal: tuple[Values, Values, Values, Values]
+    steps: StepModel = field(compare=False, repr=False)
+    scheduling: Scheduling
     start_scale: float = 1.0
     remembered: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -104,7 +108,10 @@ def predict_replica(
     rows = (curve.rate_per_s, curve.tpot_s, curve.start_s, curve.active)
     rate, tpot, start, active = (np.maximum.accumulate(np.atleast_2d(row)[0]) for row in rows)
     scale = float(np.median(steps.engine.start_scale))
-    return Prediction(room=room, curve=curve, nominal=(rate, tpot, start, active), start_scale=scale)
+    return Prediction(
+        room=room, curve=curve, nominal=(rate, tpot, start, active), steps=steps, scheduling=scheduling,
+        start_scale=scale,
+    )  # fmt: skip
 
 
 def most_of(room: Room) -> float:

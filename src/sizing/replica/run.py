@@ -39,7 +39,8 @@ __all__ = [
 def kv_requests(memory: object, lengths: Lengths, scheduling: Scheduling) -> float:
     """Requests whose caches fit into the KV room of a replica. [request]
 
-    Engines that admit by the prompt hold ``I + O / 2`` tokens a request on average; those that reserve the
+    Engines that admit by the prompt hold ``I + O (1 + cv^2) / 2`` tokens a request on average, long answers being
+    there for longer (and a tenth of the answer more, for what a full room must leave free); those that reserve the
     longest answer hold ``I + O (1 + sqrt(3) cv)``, the upper end of evenly spread lengths.
 
     Parameters
@@ -51,7 +52,8 @@ def kv_requests(memory: object, lengths: Lengths, scheduling: Scheduling) -> flo
     scheduling
         Of the engine.
     """
-    share = 1.0 + 3.0**0.5 * lengths.output_cv if scheduling.reserves_output else 0.55
+    cv = lengths.output_cv
+    share = 1.0 + 3.0**0.5 * cv if scheduling.reserves_output else 0.55 * (1.0 + cv**2)
     held = lengths.input_tokens + lengths.output_tokens * share
     return float(memory.max_requests(held))  # type: ignore[attr-defined]
 
