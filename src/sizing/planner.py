@@ -394,6 +394,9 @@ def _own_formats(model: Model, formats: NumberFormats | None) -> list[Assumption
 
 def _method(given: str | None, name: str, constants: object, slo: Slo, listed: list[Assumption]) -> str:
     """The caller's method; else the seeds' sum for plain shares, and the predicted run for fitted constants."""
+    if slo.statistic != "request" or slo.window_s is not None:
+        what = "statistic: 'itl' (gaps pooled)" if slo.statistic != "request" else f"window_s: {slo.window_s:g}"
+        raise InputError(f"{what} is judged by simulation only; use simulate, or plan for requests over the whole run")
     ideal = constants.ideal if isinstance(constants, Calibration) else name == "rule-of-thumb"
     if given is None:
         chosen = "additive" if ideal and slo.on_means else "predicted"

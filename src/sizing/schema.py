@@ -23,9 +23,13 @@ class PlanFile(BaseModel):
     input: Annotated[Quantity | None, _key("mean input tokens")] = None
     output: Annotated[Quantity | None, _key("mean output tokens")] = None
     trace: Annotated[str | None, _key("traffic trace")] = None
+    shape: Annotated[str | None, _key("shipped request shape: chat, rag, agents, ...")] = None
+    cv: Annotated[Quantity | None, _key("CV of the gaps between arrivals")] = None
     slo_tpot: Annotated[Quantity | None, _key("time per output token: 20ms")] = None
     slo_ttft: Annotated[Quantity | None, _key("time to first token: 1s")] = None
     percentile: Annotated[Quantity | None, _key("share of requests within the targets, in percent")] = None
+    ttft_percentile: Annotated[Quantity | None, _key("the same for TTFT alone")] = None
+    tpot_percentile: Annotated[Quantity | None, _key("the same for TPOT alone")] = None
     spares: Annotated[Quantity | None, _key("spare replicas")] = None
     utilization: Annotated[Quantity | None, _key("share of capacity planned for")] = None
     memory_utilization: Annotated[Quantity | None, _key("share of GPU memory the engine may use")] = None

@@ -245,7 +245,7 @@ def format_bytes(size: float) -> str:
 
 def format_rate(rate: float) -> str:
     """A rate per second: ``20/s``."""
-    return f"{rate:.3g}/s"
+    return f"{rate:,.0f}/s" if rate >= 999.5 else f"{rate:.3g}/s"
 
 
 def format_count(value: float) -> str:

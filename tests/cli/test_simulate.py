@@ -9,6 +9,7 @@ import pytest
 
 from sizing.cli import run
 from sizing.schema import SimulationDocument
+from sizing.workload import Workload, diurnal, read_workload, workload_text
 
 TRACE = "arrived_at,num_prefill_tokens,num_decode_tokens\n" + "".join(
     f"{k / 2},{100 + k},{5 + k % 3}\n" for k in range(40)
@@ -203,3 +204,119 @@ def test_a_trace_has_its_own_rate(capsys, monkeypatch):
     code, _, err = output(capsys, "simulate", "--trace", "-")
     assert code == 2
     assert "standard input: the file is empty" in err
+
+
+def lines(capsys, *words):
+    code, out, err = output(capsys, *words)
+    assert code == 0, err
+    return out.splitlines()
+
+
+def test_a_shape_is_simulated_and_planned_by_its_name(capsys):
+    d = document(capsys, "simulate", "--shape", "rag-shared", "--rps", "2", "--replicas", "1", "--requests", "400")
+    assert d["workload"]["prefix"]["groups"] == 150
+    assert d["summary"]["prefix_hit_share"]["value"] > 0.2
+    told = lines(capsys, "--shape", "rag-shared", "--rps", "2", "--gpu", "h100", "--slo-tpot", "30ms")
+    assert "7,200 tokens in" in told[0]
+    assert any("an unlimited prefix cache would hold 83%" in line for line in told)
+    assert output(capsys, "--shape", "chat", "--trace", "x.csv")[0] == 2
+    assert output(capsys, "simulate", "--shape", "chta")[0] == 2
+
+
+def test_bursts_given_beside_a_shape_win(capsys):
+    d = document(capsys, *SHORT, "--shape", "chat", "--cv", "3")
+    assert d["workload"]["arrivals"] == {"kind": "gamma", "cv": 3}
+    told = [lines(capsys, "--rps", "20", "--gpu", "h100", "--percentile", "99", "--cv", cv, "-q") for cv in "13"]
+    few, many = (int(text[0].removeprefix("Cheapest: ").split()[0]) for text in told)
+    assert few < many
+
+
+def test_each_target_can_have_a_percentile_of_its_own(capsys):
+    d = document(capsys, *SHORT, "--ttft-percentile", "99", "--tpot-percentile", "50")
+    assert (d["question"]["slo"]["ttft_percentile"], d["question"]["slo"]["tpot_percentile"]) == (99, 50)
+    assert "percentile" not in {a["name"] for a in d["assumptions"]}
+    told = lines(capsys, "--rps", "20", "--gpu", "h100", "--ttft-percentile", "99")
+    assert "TTFT p99, TPOT mean" in told[0]
+    assert any(line.startswith("percentile ") for line in told)
+
+
+def test_gaps_pooled_and_windows_are_judged(capsys):
+    pooled = document(capsys, *SHORT, "--statistic", "itl", "--percentile", "99")
+    assert "ITL" in pooled["question"]["slo"]["in_words"]
+    assert pooled["targets"]["tpot_s"]["value"] == pytest.approx(pooled["summary"]["itl_s"]["p99"]["value"])
+    worst = document(capsys, *SHORT, "--window", "20s")
+    whole = document(capsys, *SHORT)
+    assert worst["targets"]["ttft_s"]["value"] > whole["targets"]["ttft_s"]["value"]
+
+
+def test_whether_the_targets_hold_is_said_in_words(capsys):
+    assert any(line.startswith("targets hold: TTFT ") for line in lines(capsys, *SHORT))
+    assert any(line.startswith("targets missed: ") for line in lines(capsys, *SHORT, "--slo-tpot", "1ms"))
+    refused = lines(capsys, *SHORT, "--input", "100k")
+    assert any(line.startswith("targets missed: TTFT infinite") for line in refused)
+    assert next(line for line in refused if line.startswith("ttft_mean_s")).split()[1] == "inf"
+
+
+def test_one_short_run_has_no_intervals(capsys):
+    d = document(capsys, "simulate", "--requests", "100", "--replications", "1", "--replicas", "1", "--rps", "2")
+    ttft = d["summary"]["ttft_s"]["p50"]
+    assert (ttft["low"], ttft["high"]) == (None, None)
+    assert ttft["value"] > 0
+    assert any("too short" in note for note in d["notes"])
+
+
+def test_a_rate_that_is_not_used_is_not_assumed(capsys):
+    words = ("simulate", "--requests", "300", "--replications", "2", "--replicas", "1")
+    for mode in (("--rates", "1,2"), ("--concurrency", "2")):
+        assert "rps" not in {a["name"] for a in document(capsys, *words, *mode)["assumptions"]}
+
+
+def test_who_would_come_after_the_horizon_is_no_miss(capsys):
+    d = document(capsys, "simulate", "--rps", "2", "--replicas", "1", "--horizon", "300s", "--replications", "2")
+    assert 0 < d["summary"]["unfinished"]["value"] < 30  # those of the last seconds, of 600
+
+
+def test_a_trace_without_times_comes_at_the_rate_that_is_given(capsys, tmp_path):
+    path = tmp_path / "untimed.csv"
+    path.write_text("num_prefill_tokens,num_decode_tokens\n" + "100,20\n" * 300)
+    at_once = document(capsys, "simulate", "--trace", str(path), "--replicas", "1")
+    by_rate = document(capsys, "simulate", "--trace", str(path), "--replicas", "1", "--rps", "5")
+    assert any("all its requests are there at the start" in note for note in at_once["notes"])
+    assert by_rate["summary"]["ttft_s"]["p50"]["value"] < at_once["summary"]["ttft_s"]["p50"]["value"]
+    assert by_rate["workload"]["span_s"] == pytest.approx(300 / 5, rel=0.2)
+
+
+def test_what_is_not_replayed_of_a_workload_is_said(capsys, tmp_path):
+    shared = document(capsys, *SHORT, "--shape", "long-chat", "--max-model-len", "131072")
+    assert any("it is not known who shares what" in note for note in shared["notes"])
+    day = tmp_path / "day.toml"
+    day.write_text(workload_text(Workload(
+        request_rate_per_s=2, input_tokens=500, output_tokens=50, arrivals=diurnal(0.5)), "toml"))  # fmt: skip
+    d = document(capsys, "simulate", "--trace", str(day), "--replicas", "1", "--requests", "300")
+    assert any("of a profile of 86,400 s were replayed" in note for note in d["notes"])
+
+
+def test_a_trace_is_looked_at_and_fitted_from_a_pipe(capsys, monkeypatch, tmp_path):
+    pipe(monkeypatch, gzip.compress(TRACE.encode()))
+    fitted = tmp_path / "fitted.toml"
+    told = lines(capsys, "workload", "-", "--no-plot", "--fit", str(fitted), "--rps", "7")
+    assert told[0] == "standard input: vidur trace"
+    assert told[-1] == f"written: {fitted}, 7 requests/s"
+    assert read_workload(fitted).request_rate_per_s == 7
+
+
+def test_a_fit_at_a_rate_of_ones_own_keeps_the_bursts(capsys, tmp_path):
+    path, fitted = tmp_path / "bursts.csv", tmp_path / "fitted.toml"
+    rows = [f"{60 * k + j / 100},100,10" for k in range(60) for j in range(10)]
+    path.write_text("arrival_s,input_tokens,output_tokens\n" + "\n".join(rows) + "\n")
+    lines(capsys, "workload", str(path), "--fit", str(fitted), "--rps", "3")
+    assert read_workload(fitted).arrivals.gap_cv > 2
+
+
+def test_a_folder_and_a_fit_that_has_no_place_are_refused_in_one_line(capsys, tmp_path):
+    code, _, err = output(capsys, "workload", str(tmp_path))
+    assert (code, err) == (2, f"size-inference: {tmp_path}: this is a folder; give a trace file\n")
+    code, _, err = output(capsys, "workload", "--shape", "chat", "--fit", str(tmp_path / "no" / "x.toml"))
+    assert code == 2
+    assert err.startswith("size-inference: --fit: ")
+    assert output(capsys, "workload", "--fit", "x.toml")[0] == 2

@@ -1,5 +1,6 @@
 """Kernels are compiled when first asked for, and kept where it can be written."""
 
+import ast
 import os
 import subprocess
 import sys
@@ -86,3 +87,34 @@ def test_the_file_follows_the_source_of_the_kernels(monkeypatch: pytest.MonkeyPa
     before = compiler._kept_as(binding, machine, "sizing.simulator.fleetloop")
     monkeypatch.setattr(compiler, "KERNELS", compiler.KERNELS[:-1])
     assert compiler._kept_as(binding, machine, "sizing.simulator.fleetloop") != before
+
+
+def test_every_module_that_kernels_take_code_or_constants_from_is_in_the_files_name() -> None:
+    folder = Path(compiler.__file__).parent
+    for name in compiler.KERNELS:
+        if name in ("translate", "compiler"):
+            continue
+        for node in ast.walk(ast.parse((folder / f"{name}.py").read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sizing"):
+                package, _, module = (node.module or "").rpartition(".")
+                assert package == "sizing.simulator", f"{name} takes from {node.module}"
+                assert module in compiler.KERNELS, f"{name} takes from {node.module}"
+
+
+def test_processes_that_compile_at_once_get_the_same_answer(tmp_path: Path) -> None:
+    environment = {**os.environ, "SIZING_CACHE_DIR": str(tmp_path)}
+    started = [
+        subprocess.Popen([sys.executable, "-c", ONE], stdout=subprocess.PIPE, text=True, env=environment)
+        for _ in range(3)
+    ]
+    assert {one.communicate(timeout=120)[0].split()[1] for one in started} == {"3000000000"}
+    assert [file.suffix for file in tmp_path.iterdir()] == [".o"]
+    assert answer(tmp_path) == "0 3000000000 0"
+
+
+def test_a_file_that_cannot_be_put_in_place_leaves_nothing_behind(tmp_path: Path) -> None:
+    blocked = tmp_path / "kept.o"
+    blocked.mkdir()
+    (blocked / "in the way").write_text("")
+    compiler._keep(blocked, b"code")
+    assert [file.name for file in tmp_path.iterdir()] == ["kept.o"]

@@ -13,6 +13,7 @@ from sizing.deployment import Deployment, EngineSettings
 from sizing.engines.timing import engine_timing
 from sizing.errors import InputError
 from sizing.memory import memory_budget
+from sizing.planner import plan
 from sizing.replica.loads import ClosedLoop, Lengths, OpenLoop, Room
 from sizing.replica.pools import predict_pools
 from sizing.replica.run import kv_requests, predict_run
@@ -30,10 +31,10 @@ from sizing.simulator import (
     sustainable_rate,
     verify,
 )
-from sizing.simulator.estimates import student_t
+from sizing.simulator.estimates import over_replications, student_t
 from sizing.steptable import StepTable
 from sizing.steptime import step_model, with_engine
-from sizing.workload import Lognormal, Slo, Workload
+from sizing.workload import Gamma, Lognormal, Slo, Workload
 from sizing.workload.requests import Requests
 
 STEPS = StepTable.affine(step_s=5e-3, token_s=3e-5, context_token_s=4.4e-8, attention_s=1e-10)
@@ -374,3 +375,53 @@ def test_bad_input_says_what_is_allowed() -> None:
         simulate("trace.csv", REPLICA)
     with pytest.raises(InputError, match="replica: 3 is not allowed"):
         FleetPlan(replicas=2, down_at_start=(3,))
+
+
+def test_gaps_of_static_batches_are_those_of_their_answers() -> None:
+    steps = StepTable.affine(step_s=7.3e-3)
+    replica = ReplicaModel(steps=steps, scheduler=Scheduler(kv_tokens=100_000, max_num_seqs=4, batching="static"))
+    count = 400
+    requests = Requests(
+        arrival_s=np.arange(count) * 1.0, input_tokens=np.full(count, 10), output_tokens=np.full(count, 20)
+    )
+    found = simulate(requests, replica)
+    assert found["itl_mean_s"].value == pytest.approx(7.3e-3, abs=25e-6)  # half a bin is 12.5 us
+    assert found["itl_p99_s"].value == pytest.approx(found["tpot_p99_s"].value, abs=25e-6)
+    assert int(found.records[0].gap_count.sum()) == count * 19  # answers of 20 tokens have 19 gaps
+
+
+def test_padding_of_a_static_batch_is_no_token() -> None:
+    replica = ReplicaModel(
+        steps=StepTable.affine(step_s=1e-2), scheduler=Scheduler(kv_tokens=100_000, max_num_seqs=4, batching="static")
+    )
+    requests = Requests(
+        arrival_s=np.zeros(4), input_tokens=np.full(4, 10), output_tokens=np.array([1, 2, 5, 9])
+    )  # fmt: skip
+    assert int(simulate(requests, replica, warm_up=0.0).records[0].gap_count.sum()) == 0 + 1 + 4 + 8
+
+
+def test_intervals_hold_nothing_that_cannot_be() -> None:
+    rows = [{"goodput": x, "queue_p50_s": q, "requests_per_s": 1.0} for x, q in ((1.0, 0.0), (0.9, 0.0), (1.0, 1e-3))]
+    found = over_replications(rows)
+    assert found["goodput"].high == 1.0
+    assert found["goodput"].low < 0.95
+    assert found["queue_p50_s"].low == 0.0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Slo(ttft_s="1s"), lambda: Slo(percentile="99"), lambda: Slo(window_s="1min"), lambda: Gamma(cv="2"),
+        lambda: Workload(request_rate_per_s="20", input_tokens=1, output_tokens=1),
+        lambda: simulate(Workload(request_rate_per_s=1, input_tokens=1, output_tokens=1), "a replica"),
+    ],
+)  # fmt: skip
+def test_text_in_place_of_a_number_is_refused_by_name(wrong) -> None:
+    with pytest.raises(InputError, match=r"^\w+: .* is not allowed; give "):
+        wrong()
+
+
+@pytest.mark.parametrize("more", [{"statistic": "itl"}, {"window_s": 60.0}])
+def test_targets_that_only_a_simulation_can_judge_are_not_planned_for(more) -> None:
+    with pytest.raises(InputError, match="simulation only"):
+        plan(workload=Workload(request_rate_per_s=1, input_tokens=100, output_tokens=10), slo=Slo(**more))

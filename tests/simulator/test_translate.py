@@ -1,5 +1,10 @@
 """Machine code does what Python does with the same kernels."""
 
+import math
+import re
+from collections.abc import Callable
+from types import FunctionType
+
 import numpy as np
 import pytest
 from tests.simulator.cases import case
@@ -96,11 +101,125 @@ def whole_from_float(s: Ints) -> None:
     s[0] = s[1] / 2
 
 
-def test_what_is_not_for_a_kernel_is_refused_with_its_line() -> None:
-    with pytest.raises(NotImplementedError, match=r"with_a_list, line \d+: "):
-        module_text([with_a_list])
-    with pytest.raises(NotImplementedError, match="whole_from_float: double where i64 is needed"):
-        module_text([whole_from_float])
+def shifted(s: Ints) -> None:
+    """Shifts would overflow where Python's numbers grow."""
+    s[0] = s[1] << 3
+
+
+def power(s: Ints) -> None:
+    """Powers too."""
+    s[0] **= 2
+
+
+def floats_rounded_down(f: Floats) -> None:
+    """Rounding of floats is not written."""
+    f[0] = f[1] // 2.0
+
+
+def same_object(s: Ints) -> None:
+    """Not an order."""
+    s[0] = 1 if s[1] is s[2] else 0
+
+
+def chained(s: Ints) -> None:
+    """Two comparisons in one."""
+    s[0] = 1 if 0 < s[1] < 9 else 0
+
+
+def too_large(s: Ints) -> None:
+    """More than 64 bits."""
+    s[0] = 18446744073709551616
+
+
+def a_step_that_varies(s: Ints, by: int) -> None:
+    """The direction of a range must be known."""
+    for k in range(0, 9, by):
+        s[0] = k
+
+
+def too_many(s: Ints) -> None:
+    """Three names for what has three values."""
+    s[0], s[1] = two(1, 2.0, True)[3], 0
+
+
+def too_few_arguments(s: Ints) -> None:
+    """An argument is missing."""
+    s[0] = first_multiple(3)
+
+
+def nothing_returned(s: Ints) -> int:
+    """A return without a value."""
+    if s[0] > 0:
+        return  # type: ignore[return-value]
+    return 1
+
+
+def of_text(s: Ints, name: str) -> None:
+    """No kernel takes text."""
+    s[0] = 1
+
+
+def untyped(s: Ints, k) -> None:  # type: ignore[no-untyped-def]
+    """A parameter without a type."""
+    s[0] = k
+
+
+def loops_over_an_array(s: Ints) -> None:
+    """Only ranges are looped over."""
+    for x in s:
+        s[0] = x
+
+
+NOT_KERNELS = (
+    with_a_list, whole_from_float, shifted, power, floats_rounded_down, same_object, chained, too_large,
+    a_step_that_varies, too_many, too_few_arguments, nothing_returned, of_text, untyped, loops_over_an_array,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", NOT_KERNELS, ids=lambda function: function.__name__)
+def test_what_is_not_for_a_kernel_is_refused_with_file_and_line(function: Callable[..., object]) -> None:
+    first = function.__code__.co_firstlineno
+    with pytest.raises(NotImplementedError, match=r"^test_translate.py, line \d+: \w+: ") as found:
+        module_text([function])
+    line, name = re.findall(r"line (\d+): (\w+)", str(found.value))[0]
+    assert name == function.__name__
+    assert first <= int(line) <= first + 4
+
+
+def test_two_kernels_of_one_name_are_refused() -> None:
+    other = FunctionType(two.__code__, two.__globals__, "two")
+    other.__annotations__ = two.__annotations__
+    with pytest.raises(NotImplementedError, match="have one name"):
+        module_text([two, other])
+
+
+@entry
+def whole_of(s: Ints, f: Floats) -> None:
+    """Floats cut off, and truth values as numbers."""
+    for k in range(s[0]):
+        s[k + 1] = int(f[k])
+
+
+def test_floats_are_cut_off_towards_zero() -> None:
+    given = np.array([-2.5, -0.5, 0.5, 2.999999, 2.0**53, -(2.0**62)])
+    s = np.zeros(7, np.int64)
+    s[0] = len(given)
+    whole_of(s, given)
+    assert s[1:].tolist() == [math.trunc(x) for x in given]
+
+
+@entry
+def divided(s: Ints, a: int, b: int) -> None:
+    """Both divisions."""
+    s[0], s[1] = a // b, a % b
+
+
+@pytest.mark.parametrize("a", [-(2**63) + 1, -(2**62), -1, 0, 1, 2**62 + 1, 2**63 - 1])
+@pytest.mark.parametrize("b", [-(2**62), -3, -1, 1, 3, 2**63 - 1])
+def test_division_is_that_of_python_up_to_64_bits(a: int, b: int) -> None:
+    s = np.zeros(2, np.int64)
+    divided(s, a, b)
+    assert s.tolist() == [a // b, a % b]
 
 
 @pytest.mark.parametrize("wrong", [np.zeros(12, np.int32), np.zeros((6, 2), np.int64), np.zeros(24, np.int64)[::2]])

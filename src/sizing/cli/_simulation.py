@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sizing import units
 from sizing.assumptions import Assumption, default
-from sizing.cli.arguments import Asked, PlanOptions, positive_count, positive_rate, readable
+from sizing.cli.arguments import Asked, PlanOptions, positive_rate, readable
 from sizing.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 GPU = Assumption(name="gpu", value="h100-sxm", unit="", basis="assumed", source="a common GPU; give --gpu")
-REPLICAS = Assumption(name="replicas", value=4, unit="replica", basis="assumed", source="an example; give --replicas")
+REPLICAS = Assumption(name="replicas", value=4, unit="", basis="assumed", source="an example; give --replicas")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,27 +55,23 @@ class Question:
 
 
 def question(
-    options: PlanOptions, cv: float, engine: dict[str, str | None], chunked_prefill: bool, policies: dict[str, str]
-) -> Question:
+    options: PlanOptions, engine: dict[str, str | None], chunked_prefill: bool, policies: dict[str, str],
+    judged: dict[str, Any],
+) -> Question:  # fmt: skip
     """Everything but the fleet, from raw options.
 
     Parameters
     ----------
     options
         Of the main job; those that only a plan needs are not looked at.
-    cv
-        Of the gaps between arrivals. [1]
     engine, chunked_prefill, policies
         Settings of the engine that the main job has no option for.
+    judged
+        Statistic and window of the targets.
     """
-    from sizing.workload import Slo
-
     asked = Asked(options)
-    traffic, described = _traffic(asked, cv)
-    percentile = None if options.percentile is None else units.percentile(options.percentile, "--percentile")
-    if percentile is None:
-        asked.assumed.append(default("percentile"))
-    slo = Slo(ttft_s=asked.target_s("slo_ttft"), tpot_s=asked.target_s("slo_tpot"), percentile=percentile)
+    traffic, described = _traffic(asked)
+    slo = asked.slo(**judged)
     deployment = _deployment(asked, engine, chunked_prefill)
     replica, steps, memory = _replica(deployment, options, policies)
     return Question(
@@ -132,35 +128,51 @@ def _replica(deployment: Any, options: PlanOptions, policies: dict[str, str]) ->
     return replica_model(deployment, steps=steps, memory=memory, **policies), steps, memory
 
 
-def _traffic(asked: Asked, cv: float) -> tuple[Any, dict[str, object]]:
+def _traffic(asked: Asked) -> tuple[Any, dict[str, object]]:
     """A workload or the requests of a trace; and the same in plain values."""
-    from sizing.workload import Gamma, Poisson, Workload, read_trace, read_workload
+    from sizing.workload import read_trace, read_workload
     from sizing.workload.files import is_workload_file, workload_record
 
     options = asked.options
-    if options.trace is None:
-        drawn = Workload(
-            request_rate_per_s=asked.number("rps", positive_rate), input_tokens=asked.number("input", positive_count),
-            output_tokens=asked.number("output", positive_count), arrivals=Poisson() if cv == 1 else Gamma(cv=cv),
-        )  # fmt: skip
+    if options.trace is None or options.shape is not None:
+        drawn = asked.workload()
         return drawn, {"kind": "workload", **workload_record(drawn)}
     with readable(options.trace) as path:
         if is_workload_file(path):
             filed = read_workload(path)
             filed = filed.at_rate(positive_rate(options.rps, "--rps")) if options.rps else filed
+            filed = asked.in_bursts(asked.with_lengths(filed))
             return filed, {"kind": "workload", "file": options.trace, **workload_record(filed)}
         from sizing.cli.output import progress
 
         trace = read_trace(path, progress=progress)
-    for name in ("rps", "input", "output"):
-        if getattr(options, name) is not None:
+    for name in ("rps", "input", "output", "cv"):
+        if getattr(options, name) is not None and not (name in ("rps", "cv") and not trace.timed):
             raise InputError(f"--{name}: a trace is replayed as it is; leave out --{name}, or give a workload file")
-    asked.notes += trace.notes
-    return trace.requests, {
-        "kind": trace.kind, "file": options.trace, "requests": len(trace), "span_s": trace.requests.span_s,
+    requests = trace.requests if trace.timed else _by_the_clock(asked, trace)
+    asked.notes += trace.notes if trace.timed else []
+    return requests, {
+        "kind": trace.kind, "file": options.trace, "requests": len(trace), "span_s": requests.span_s,
         "mean_input_tokens": float(trace.input_tokens.mean()), "mean_output_tokens": float(trace.output_tokens.mean()),
         "rows_left_out": dict(trace.skipped),
     }  # fmt: skip
+
+
+def _by_the_clock(asked: Asked, trace: Any) -> Any:
+    """Requests of a trace without arrival times, as they would come at the rate that was given."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from sizing.workload import Workload
+
+    if asked.options.rps is None:
+        asked.notes.append("the file has no arrival times: all its requests are there at the start; give --rps")
+        return trace.requests
+    rate = positive_rate(asked.options.rps, "--rps")
+    arrivals = asked.in_bursts(Workload(request_rate_per_s=rate, input_tokens=1, output_tokens=1)).arrivals
+    asked.notes.append(f"the file has no arrival times: its requests come in its order, {rate:g} a second (seed 0)")
+    return replace(trace.requests, arrival_s=arrivals.sample_s(np.random.default_rng(0), len(trace), rate))
 
 
 def closed_form(asked: Question, replicas: int, share: float | None) -> dict[str, object]:

@@ -23,9 +23,13 @@ class PlanOptions:
     input: str | None = None
     output: str | None = None
     trace: str | None = None
+    shape: str | None = None
+    cv: str | None = None
     slo_tpot: str | None = None
     slo_ttft: str | None = None
     percentile: str | None = None
+    ttft_percentile: str | None = None
+    tpot_percentile: str | None = None
     spares: str | None = None
     utilization: str | None = None
     memory_utilization: str | None = None
@@ -183,6 +187,67 @@ class Asked:
         if bare:
             self.notes.append(f"{option(name)} {text}: a bare number means milliseconds")
         return seconds
+
+    def slo(self, **more: Any) -> Any:
+        """The targets, with the percentile of each; ``more`` are other attributes of an SLO."""
+        from sizing.workload import Slo
+
+        found: dict[str, Any] = {}
+        for name in ("percentile", "ttft_percentile", "tpot_percentile"):
+            text = getattr(self.options, name)
+            found[name] = None if text is None else units.percentile(text, option(name))
+        slo = Slo(ttft_s=self.target_s("slo_ttft"), tpot_s=self.target_s("slo_tpot"), **found, **more)
+        if slo.ttft_at is None or slo.tpot_at is None:
+            self.assumed.append(default("percentile"))
+        return slo
+
+    def workload(self) -> Any:
+        """Traffic of the options alone: a shipped shape, or lengths and a rate."""
+        from sizing.workload import Workload, shape
+
+        options = self.options
+        if options.shape is None:
+            drawn = Workload(
+                request_rate_per_s=self.number("rps", positive_rate), input_tokens=self.number("input", positive_count),
+                output_tokens=self.number("output", positive_count),
+            )  # fmt: skip
+        else:
+            if options.trace is not None:
+                raise InputError("--shape and --trace: give one of them")
+            drawn = shape(options.shape, self.number("rps", positive_rate))
+            self.notes += workload_notes(drawn)
+        return self.in_bursts(self.with_lengths(drawn))
+
+    def with_lengths(self, seen: Any) -> Any:
+        """Traffic with the lengths that were given beside it, which win."""
+        from dataclasses import replace
+
+        given = {
+            f"{name}_tokens": positive_count(text, option(name))
+            for name in ("input", "output")
+            if (text := getattr(self.options, name)) is not None
+        }
+        return replace(seen, **given) if given else seen
+
+    def in_bursts(self, seen: Any) -> Any:
+        """Traffic whose gaps have the CV that was given; a profile stays."""
+        if self.options.cv is None:
+            return seen
+        from dataclasses import replace
+
+        from sizing.workload import Gamma, Poisson, Profile
+
+        cv = units.count(self.options.cv, "--cv")
+        stream = Poisson() if cv == 1 else Gamma(cv=cv)
+        profiled = isinstance(seen.arrivals, Profile)
+        return replace(seen, arrivals=replace(seen.arrivals, stream=stream) if profiled else stream)
+
+
+def workload_notes(seen: Any) -> tuple[str, ...]:
+    """What a workload file or a shape has to say about itself."""
+    from sizing.workload.describe import workload_notes as noted
+
+    return noted(seen)
 
 
 def option(name: str) -> str:

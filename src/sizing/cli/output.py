@@ -31,14 +31,14 @@ def emit(text: str, out: Path | None = None) -> None:
     write_whole(text, out)
 
 
-def write_whole(text: str, out: Path) -> None:
+def write_whole(text: str, out: Path, option: str = "--out") -> None:
     """Write a file by way of a temporary one beside it, so that no reader sees half of it."""
     try:
         if out.is_dir():
-            raise InputError(f"--out: {str(out)!r} is a folder; give a file")
+            raise InputError(f"{option}: {str(out)!r} is a folder; give a file")
         handle, temporary = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
     except (OSError, ValueError) as error:
-        raise InputError(f"--out: {str(out)!r} can't be written ({reason(error)}); give a writable file") from error
+        raise InputError(f"{option}: {str(out)!r} can't be written ({reason(error)}); give a writable file") from error
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
@@ -46,7 +46,7 @@ def write_whole(text: str, out: Path) -> None:
         Path(temporary).replace(out)
     except OSError as error:
         Path(temporary).unlink(missing_ok=True)
-        raise InputError(f"--out: {str(out)!r} can't be written ({reason(error)}); give a writable file") from error
+        raise InputError(f"{option}: {str(out)!r} can't be written ({reason(error)}); give a writable file") from error
 
 
 def reason(error: Exception) -> str:

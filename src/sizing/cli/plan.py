@@ -9,7 +9,7 @@ import typer
 
 from sizing import units
 from sizing.assumptions import default
-from sizing.cli.arguments import Asked, PlanOptions, positive_count, positive_rate, prices, readable
+from sizing.cli.arguments import Asked, PlanOptions, positive_rate, prices, readable
 from sizing.cli.output import emit
 
 Text = str | None
@@ -29,11 +29,15 @@ def command(
     input: Annotated[Text, _option("Mean input tokens: 2000, 4k (4000), 4K (4096).")] = None,
     output: Annotated[Text, _option("Mean output tokens.")] = None,
     trace: Annotated[Text, _option("Traffic trace, - for standard input; rate and lengths are read from it.")] = None,
+    shape: Annotated[Text, _option("Shipped request shape, in place of lengths: chat, rag, agents, ...")] = None,
+    cv: Annotated[Text, _option("CV of the gaps between arrivals: 1 Poisson, above it bursts.")] = None,
     slo_tpot: Annotated[Text, _option("Time per output token: 20ms.")] = None,
     slo_ttft: Annotated[Text, _option("Time to first token: 1s.")] = None,
     percentile: Annotated[
         Text, _option("Share of requests that must meet the targets, in percent; mean if left out.")
     ] = None,
+    ttft_percentile: Annotated[Text, _option("The same for TTFT alone.")] = None,
+    tpot_percentile: Annotated[Text, _option("The same for TPOT alone.")] = None,
     spares: Annotated[Text, _option("Spare replicas.")] = None,
     utilization: Annotated[Text, _option("Share of capacity planned for: 0.85 or 85%.")] = None,
     memory_utilization: Annotated[Text, _option("Share of GPU memory the engine may use.")] = None,
@@ -76,8 +80,9 @@ def command(
         emit(f"size-inference {__version__}\n")
         return
     options = PlanOptions(
-        model=model, gpu=gpu, rps=rps, input=input, output=output, trace=trace, slo_tpot=slo_tpot, slo_ttft=slo_ttft,
-        percentile=percentile, spares=spares, utilization=utilization, memory_utilization=memory_utilization,
+        model=model, gpu=gpu, rps=rps, input=input, output=output, trace=trace, shape=shape, cv=cv, slo_tpot=slo_tpot,
+        slo_ttft=slo_ttft, percentile=percentile, ttft_percentile=ttft_percentile, tpot_percentile=tpot_percentile,
+        spares=spares, utilization=utilization, memory_utilization=memory_utilization,
         weights=weights, kv=kv, tp=tp, pp=pp, ep=ep, price=price, calibration=calibration, method=method,
         engine=engine, catalog=catalog,
     )  # fmt: skip
@@ -119,20 +124,16 @@ def plan_arguments(options: PlanOptions) -> tuple[dict[str, Any], list[str]]:
     """Arguments of :func:`sizing.plan`, and notes, from raw options."""
     from sizing.deployment import EngineSettings, NumberFormats
     from sizing.fleet import Targets
-    from sizing.workload import Slo
 
     asked = Asked(options)
     workload = _traffic(asked)
-    percentile = None if options.percentile is None else units.percentile(options.percentile, "--percentile")
-    slo = Slo(ttft_s=asked.target_s("slo_ttft"), tpot_s=asked.target_s("slo_tpot"), percentile=percentile)
+    slo = asked.slo()
     targets = Targets(
         utilization=asked.number("utilization", units.fraction), spares=int(asked.number("spares", _spares))
     )
     share = asked.number("memory_utilization", units.fraction)
     if options.engine is None:
         asked.assumed.append(default("engine"))
-    if percentile is None:
-        asked.assumed.append(default("percentile"))
     arguments = {
         "model": options.model,
         "workload": workload,
@@ -152,15 +153,9 @@ def plan_arguments(options: PlanOptions) -> tuple[dict[str, Any], list[str]]:
 
 def _traffic(asked: Asked) -> Any:
     """Workload from a trace and the options; an option given beside a trace wins."""
-    from sizing.workload import Workload
-
     options = asked.options
-    if options.trace is None:
-        return Workload(
-            request_rate_per_s=asked.number("rps", positive_rate),
-            input_tokens=asked.number("input", positive_count),
-            output_tokens=asked.number("output", positive_count),
-        )
+    if options.trace is None or options.shape is not None:
+        return asked.workload()
     from sizing.cli.output import progress
     from sizing.workload.given import traffic_from
 
@@ -168,11 +163,7 @@ def _traffic(asked: Asked) -> Any:
     with readable(options.trace) as path:
         seen, _, notes = traffic_from(path, request_rate_per_s=rate, rate="peak-minute", progress=progress)
     asked.notes.extend(notes)
-    if options.input:
-        seen = replace(seen, input_tokens=positive_count(options.input, "--input"))
-    if options.output:
-        seen = replace(seen, output_tokens=positive_count(options.output, "--output"))
-    return seen
+    return asked.in_bursts(asked.with_lengths(seen))
 
 
 def _spares(text: str, what: str) -> int:

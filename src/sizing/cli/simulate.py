@@ -28,7 +28,8 @@ def command(
     rps: Annotated[Text, _option("Requests a second: 20, 20/s, 1200/min.")] = None,
     input: Annotated[Text, _option("Mean input tokens.")] = None,
     output: Annotated[Text, _option("Mean output tokens.")] = None,
-    cv: Annotated[float, typer.Option(help="CV of the gaps between arrivals: 1 Poisson, above it Gamma.")] = 1.0,
+    shape: Annotated[Text, _option("Shipped request shape, in place of lengths: chat, rag, agents, ...")] = None,
+    cv: Annotated[Text, _option("CV of the gaps between arrivals: 1 Poisson, above it bursts.")] = None,
     trace: Annotated[
         Text, _option("Traffic trace, replayed as it is, or a workload file; - for standard input.")
     ] = None,
@@ -81,6 +82,12 @@ def command(
     percentile: Annotated[
         Text, _option("Share of requests that must meet the targets, in percent; mean if left out.")
     ] = None,
+    ttft_percentile: Annotated[Text, _option("The same for TTFT alone.")] = None,
+    tpot_percentile: Annotated[Text, _option("The same for TPOT alone.")] = None,
+    statistic: Annotated[
+        str, typer.Option(help="What the TPOT target is for: request (each one's TPOT) or itl (all gaps pooled).")
+    ] = "request",
+    window: Annotated[Text, _option("Targets hold in every window of this length: 1min; the whole run.")] = None,
     requests: Annotated[int | None, _option("Requests of one replication.")] = None,
     duration: Annotated[Text, _option("Length of one replication: 10min.")] = None,
     horizon: Annotated[Text, _option("End of a replication; who is not done then is a miss.")] = None,
@@ -94,13 +101,18 @@ def command(
     from sizing.cli import _simulation as asking
 
     options = PlanOptions(
-        model=model, gpu=[gpu] if gpu else None, rps=rps, input=input, output=output, trace=trace, slo_ttft=slo_ttft,
-        slo_tpot=slo_tpot, percentile=percentile, weights=weights, kv=kv, tp=tp, calibration=calibration, engine=engine,
+        model=model, gpu=[gpu] if gpu else None, rps=rps, input=input, output=output, trace=trace, shape=shape, cv=cv,
+        slo_ttft=slo_ttft, slo_tpot=slo_tpot, percentile=percentile, ttft_percentile=ttft_percentile,
+        tpot_percentile=tpot_percentile, weights=weights, kv=kv, tp=tp, calibration=calibration, engine=engine,
     )  # fmt: skip
     settings = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens,
                 "max_model_len": max_model_len}  # fmt: skip
     policies = {"batching": batching} | ({} if kv_reservation is None else {"kv_reservation": kv_reservation})
-    asked = asking.question(options.with_file(config) if config else options, cv, settings, chunked_prefill, policies)
+    judged = {"statistic": statistic, "window_s": _seconds(window, "--window")}
+    merged = options.with_file(config) if config else options
+    asked = asking.question(merged, settings, chunked_prefill, policies, judged)
+    if rates is not None or concurrency is not None:
+        asked.assumptions[:] = [a for a in asked.assumptions if a.name != "rps"]
     if replicas is None:
         asked.assumptions.append(asking.REPLICAS)
         replicas = int(str(asking.REPLICAS.value))
@@ -180,7 +192,7 @@ def _once(asked: "Question", how: dict[str, Any]) -> Found:
 
     with telling() as report:
         result = simulate(asked.traffic, asked.replica, progress=report, **how)
-    return result.to_records(), list(result.notes), answer_of(result)
+    return result.to_records(), [result.judgement(), *result.notes], answer_of(result)
 
 
 def _sweep(
@@ -199,7 +211,7 @@ def _sweep(
         found = [({"concurrency": n}, result) for n, result in runs]
     load, result = found[0]
     if len(found) == 1:
-        return result.to_records(), list(result.notes), {"load": load, **answer_of(result)}
+        return result.to_records(), [result.judgement(), *result.notes], {"load": load, **answer_of(result)}
     notes = [*result.notes[:1], f"the requests of the first {how['warm_up']:.0%} of the time are left out: warm-up"]
     rows = [row_of(result, **load) for load, result in found]
     return rows, [*notes, asked.slo.describe()], {"runs": [{**load, **answer_of(result)} for load, result in found]}
@@ -253,7 +265,7 @@ def _without(how: dict[str, Any], name: str) -> dict[str, Any]:
 def _print(asked: "Question", fleet: dict[str, Any], runs: dict[str, Any], found: Found, format: str, out: Path | None
            ) -> None:  # fmt: skip
     from sizing.cli._simulation import document
-    from sizing.reports.tabular import json_text, render_rows
+    from sizing.reports.tabular import json_text, render_rows, shown
 
     rows, notes, sections = found
     notes = [*asked.notes, *notes]
@@ -263,5 +275,5 @@ def _print(asked: "Question", fleet: dict[str, Any], runs: dict[str, Any], found
     one = asked.deployment
     title = f"{fleet['replicas']} x {one.model.name} on {one.gpus} x {one.gpu.id}, {fleet['router']}"
     if asked.assumptions:
-        notes.append("assumed: " + ", ".join(f"{a.name} {a.value}" for a in asked.assumptions))
+        notes.append("assumed: " + ", ".join(f"{a.name} {shown(a.value)} {a.unit}".strip() for a in asked.assumptions))
     emit(render_rows(rows, format=format, title=title, notes=notes), out)

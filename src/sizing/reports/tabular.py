@@ -95,7 +95,7 @@ def shown(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         if not math.isfinite(value):
-            return "-"
+            return "-" if math.isnan(value) else "inf"
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 

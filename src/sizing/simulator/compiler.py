@@ -135,7 +135,7 @@ def _machine_code(llvm: Any, machine: Any, entries: list[Entry]) -> bytes:
                 return found[DIGEST_BYTES:]
     code = _compile(llvm, machine, module_text(one.function for one in entries))
     if kept is not None:
-        with suppress(OSError):
+        with suppress(OSError):  # no file could be begun
             _keep(kept, sha256(code).digest() + code)
     return code
 
@@ -146,7 +146,8 @@ def _kept_as(llvm: Any, machine: Any, module: str) -> Path | None:
     if folder is None:
         return None
     digest = sha256(repr((
-        llvm.llvm_version_info, SPEED, machine.triple, llvm.get_host_cpu_name(), _features(llvm),
+        import_module("llvmlite").__version__, llvm.llvm_version_info, SPEED, machine.triple,
+        llvm.get_host_cpu_name(), _features(llvm),
     )).encode())  # fmt: skip
     for name in KERNELS:
         digest.update((Path(__file__).parent / f"{name}.py").read_bytes())
@@ -156,9 +157,12 @@ def _kept_as(llvm: Any, machine: Any, module: str) -> Path | None:
 def _keep(file: Path, content: bytes) -> None:
     """Write a file whole: who reads it meanwhile sees all of it or nothing."""
     handle, name = tempfile.mkstemp(dir=file.parent)
-    with os.fdopen(handle, "wb") as opened:
-        opened.write(content)
-    Path(name).replace(file)
+    try:
+        with os.fdopen(handle, "wb") as opened:
+            opened.write(content)
+        Path(name).replace(file)
+    except OSError:  # no room left, or another process has it open
+        Path(name).unlink(missing_ok=True)
 
 
 def _compile(llvm: Any, machine: Any, text: str) -> bytes:

@@ -15,12 +15,14 @@ from sizing.workload.slo import Slo, goodput, value_at
 
 PERCENTILES = (None, 50, 90, 95, 99)
 BATCHES = 20
+LEAST_IN_BATCH = 10
+SHARES = ("goodput", "prefix_hit_share", "utilization")
 LITTLE_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A figure and its 95 % confidence interval (equal to the figure where there is none)."""
+    """A figure and its 95 % confidence interval (NaN where one run says nothing of its spread)."""
 
     value: float
     low: float
@@ -179,15 +181,24 @@ def interval(values: Sequence[float], middle: float | None = None) -> Estimate:
     array = np.asarray(values, dtype=np.float64)
     value = float(array.mean()) if middle is None else middle
     if len(array) < 2 or not np.all(np.isfinite(array)):
-        spread = 0.0 if math.isfinite(value) else math.nan
-        return Estimate(value=value, low=value - spread, high=value + spread)
+        return Estimate(value=value, low=math.nan, high=math.nan)
     half = student_t(len(array) - 1) * float(array.std(ddof=1)) / math.sqrt(len(array))
     return Estimate(value=value, low=value - half, high=value + half)
 
 
+def possible(name: str, found: Estimate) -> Estimate:
+    """An estimate whose interval holds nothing that can't be: no share above 1, nothing below 0."""
+    most = 1.0 if name in SHARES else math.inf
+    return Estimate(value=found.value, low=_between(found.low, 0.0, most), high=_between(found.high, 0.0, most))
+
+
+def _between(value: float, least: float, most: float) -> float:
+    return value if math.isnan(value) else min(max(value, least), most)
+
+
 def over_replications(runs: Sequence[dict[str, float]]) -> dict[str, Estimate]:
     """Each figure over independent replications."""
-    return {name: interval([run[name] for run in runs]) for name in runs[0]}
+    return {name: possible(name, interval([run[name] for run in runs])) for name in runs[0]}
 
 
 def over_batches(records: Records, keep: NDArray[np.bool_], slo: Slo | None) -> dict[str, Estimate]:
@@ -199,12 +210,12 @@ def over_batches(records: Records, keep: NDArray[np.bool_], slo: Slo | None) -> 
     seen = columns(records)
     whole = measures(seen, keep, slo)
     positions = np.flatnonzero(keep)
-    if len(positions) < 10 * BATCHES:
+    if len(positions) < LEAST_IN_BATCH * BATCHES:
         return {name: interval([value]) for name, value in whole.items()}
     order = positions[np.argsort(records.arrival_ps[positions], kind="stable")]
     parts = [measures(seen, part, slo) for part in np.array_split(order, BATCHES)]
     counts = ("unfinished", "refused")
     return {
-        name: interval([value] if name in counts else [part[name] for part in parts], value)
+        name: possible(name, interval([value] if name in counts else [part[name] for part in parts], value))
         for name, value in whole.items()
     }

@@ -222,6 +222,13 @@ def gap_bins() -> at.Floats:
     return np.concatenate([k * at.FINE_GAP_PS, k * at.COARSE_GAP_PS]) * PS
 
 
+def gap_bin(gap_ps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Bin of each token gap, as the kernels count them. [ps]"""
+    coarse = at.GAP_BINS + np.minimum(gap_ps // at.COARSE_GAP_PS, at.GAP_BINS - 1)
+    fine = gap_ps // at.FINE_GAP_PS
+    return np.where(fine < at.GAP_BINS, fine, coarse)
+
+
 def unpack(p: Packed, requests: Requests, steps: StepTable) -> Records:
     """Records in the caller's order."""
     count, kept = len(requests), _rows(p.order, len(requests))

@@ -1,5 +1,6 @@
 """Simulate a workload or a trace on a fleet, and say what came of it, with confidence intervals."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -27,7 +28,8 @@ from sizing.simulator.pools import PrefillPool, replay_pools
 from sizing.simulator.records import Records
 from sizing.simulator.replicamodel import ReplicaModel, replica_model
 from sizing.simulator.spec import FleetPlan, check_whole, in_turns
-from sizing.workload import Slo, Workload
+from sizing.units import format_duration
+from sizing.workload import Profile, Slo, Workload
 from sizing.workload.requests import Requests
 from sizing.workload.slo import Attainment, evaluate
 
@@ -92,6 +94,16 @@ class SimulationResult:
         ttft, tpot = self._judged()
         return {"attained": self.attained, "ttft_s": asdict(ttft), "tpot_s": asdict(tpot)}
 
+    def judgement(self) -> str:
+        """Whether the targets hold, and at which values, in a line."""
+        if self.slo is None:
+            return ""
+        ttft, tpot = self._judged()
+        gap = "TPOT" if self.slo.statistic == "request" else "gap"
+        shares = f"{self.goodput.value:.4g} of requests within both"
+        found = f"TTFT {_seconds(ttft.value)}, {gap} {_seconds(tpot.value)}, {shares}"
+        return f"targets {'hold' if self.attained else 'missed'}: {found}"
+
     def summary(self) -> dict[str, object]:
         """Figures by metric and statistic, each with its interval: ``summary()["ttft_s"]["p99"]["value"]``."""
         found: dict[str, Any] = {}
@@ -110,6 +122,13 @@ class SimulationResult:
     def to_records(self) -> list[dict[str, object]]:
         """A row a figure."""
         return [{"figure": name, "value": e.value, "low": e.low, "high": e.high} for name, e in self.estimates.items()]
+
+
+def _seconds(value_s: float) -> str:
+    """A latency as people read it; a mean or percentile that a miss is part of is infinite."""
+    if math.isnan(value_s):
+        return "none"
+    return format_duration(value_s) if math.isfinite(value_s) else "infinite"
 
 
 def _judge(records: Records, keep: Any, slo: Slo) -> Attainment:
@@ -164,7 +183,7 @@ def simulate(
     warm_up
         Share of the time of arrivals whose requests are left out of the figures. [1]
     horizon_s
-        End of a run; who is not done by then is a miss. None: until everybody is done. [s]
+        End of a run: who arrived and is not done by then is a miss. None: until everybody is done. [s]
     fleet
         Replicas, router, failures, starts and drains.
     prefill
@@ -179,6 +198,8 @@ def simulate(
     """
     if not 0 <= warm_up < 1:
         raise InputError(f"warm_up: {warm_up!r} is not allowed; give a share from 0 to below 1")
+    if not isinstance(replica, ReplicaModel | Deployment):
+        raise InputError(f"replica: {type(replica).__name__} is not allowed; give a Deployment or a ReplicaModel")
     model = replica if isinstance(replica, ReplicaModel) else replica_model(replica)
     plan = fleet or FleetPlan(replicas=replicas, router=router)
     runs = (REPLICATIONS if isinstance(traffic, Workload) else 1) if replications is None else replications
@@ -190,6 +211,8 @@ def simulate(
     kept: list[Records] = []
     for k in range(runs):
         drawn = draw(traffic, requests, duration_s, seed + k)
+        if horizon_s is not None and concurrency is None and drawn.after is None:
+            drawn = drawn.take(drawn.arrival_s < horizon_s)
         if concurrency is not None:
             drawn = in_turns(drawn, concurrency, pause_s)
         share = None if progress is None else _part(progress, k, runs)
@@ -209,7 +232,7 @@ def simulate(
     return SimulationResult(
         estimates=estimates, attainment=tuple(judged), records=tuple(kept), replications=runs, warm_up_s=warm_up_s,
         slo=slo, notes=_notes(runs, warm_up, warm_up_s, horizon_s, slo, estimates, concurrency)
-        + _too_long(estimates, model),
+        + _too_long(estimates, model) + _unlike(traffic, kept[0], concurrency),
     )  # fmt: skip
 
 
@@ -234,8 +257,12 @@ def _notes(
     runs: int, warm_up: float, warm_up_s: float, horizon_s: float | None, slo: Slo | None,
     estimates: Mapping[str, Estimate], concurrency: int | None,
 ) -> tuple[str, ...]:  # fmt: skip
-    how = f"{runs} independent replications" if runs > 1 else "20 consecutive batches of requests of one run"
-    notes = [f"95 % intervals from {how}"]
+    if runs > 1:
+        notes = [f"95 % intervals from {runs} independent replications"]
+    elif math.isnan(estimates["ttft_p50_s"].low):
+        notes = ["one run, too short or with too many misses for intervals"]
+    else:
+        notes = ["95 % intervals from 20 consecutive batches of requests of one run"]
     if warm_up:
         notes.append(f"the requests of the first {warm_up:.0%} of the time ({warm_up_s:.0f} s) are left out: warm-up")
     notes.append("runs until all are answered" if horizon_s is None else f"stops at {horizon_s:g} s")
@@ -245,7 +272,7 @@ def _notes(
         notes.append(slo.describe())
     missed = estimates["refused"].value + estimates["unfinished"].value
     if missed:
-        notes.append(f"{missed:g} requests per run refused or unfinished: their latencies count as infinite")
+        notes.append(f"{missed:,.4g} requests per run refused or unfinished: their latencies count as infinite")
     return tuple(notes)
 
 
@@ -254,6 +281,25 @@ def _too_long(estimates: Mapping[str, Estimate], model: ReplicaModel) -> tuple[s
         return ()
     longest = model.scheduler.longest_request_tokens
     return (f"refused: prompt and answer of more than {longest:,} tokens, the longest that a replica takes",)
+
+
+def _unlike(traffic: Any, records: Records, concurrency: int | None) -> tuple[str, ...]:
+    """Where what was replayed is not quite the workload."""
+    if not isinstance(traffic, Workload):
+        return ()
+    notes = []
+    if traffic.prefix_hit_share and traffic.sessions is None and traffic.prefix is None:
+        notes.append(
+            f"prompts share nothing here: of a measured prefix reuse of {traffic.prefix_hit_share:.0%} it is not known "
+            "who shares what; simulate the trace itself for prefix hits"
+        )
+    arrivals, span_s = traffic.arrivals, float(np.ptp(records.arrival_s))
+    if concurrency is None and isinstance(arrivals, Profile) and span_s < 0.95 * arrivals.period_s:
+        notes.append(
+            f"{span_s:,.0f} s of a profile of {arrivals.period_s:,.0f} s were replayed, from its begin: give a "
+            f"duration for all of it; its busiest time has {traffic.peak_rate_per_s:.3g} requests/s"
+        )
+    return tuple(notes)
 
 
 def at_rate(workload: Workload, rate_per_s: float) -> Workload:

@@ -11,7 +11,7 @@ import heapq
 import numpy as np
 
 from sizing.errors import InputError
-from sizing.simulator.packing import gap_bins, to_ps
+from sizing.simulator.packing import gap_bin, gap_bins, to_ps
 from sizing.simulator.records import DONE, PS, REFUSED, UNFINISHED, Records
 from sizing.simulator.spec import FleetPlan, Scheduler, check_requests
 from sizing.steptable import Floats, StepTable
@@ -70,7 +70,8 @@ def replay_static(
         finish[batch] = end
         if len(decode_s):
             delivery[batch] = to_ps(steps.first_token_steps * decode_s[0])
-        np.add.at(gaps, np.minimum(np.searchsorted(gap_bins(), decode_s), len(gaps) - 1), len(batch))
+        answering = len(batch) - np.searchsorted(np.sort(requests.output_tokens[batch]), np.arange(2, longest + 1))
+        np.add.at(gaps, gap_bin(to_ps(decode_s)), answering)  # padding is no token of anybody
         done_steps[r] += longest
         busy[r] += (end - now) * PS
         heapq.heappush(free, (end, r))

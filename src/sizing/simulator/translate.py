@@ -5,8 +5,12 @@ assign, loop (``while``, ``for`` over ``range``), branch, call other kernels, an
 needs no inference of types and no runtime, so a fleet's loop is compiled in about a second where a general
 compiler of Python takes ten, and what is compiled can be kept as one file of machine code.
 
-Arithmetic is that of Python: ``//`` and ``%`` round down, ``/`` gives float64, and no floating-point operation is
-fused or reordered. An index is never negative: ``a[-1]`` is not the last element.
+Arithmetic is that of Python: ``//`` and ``%`` round down, ``int`` cuts off, ``/`` gives float64, and no floating-point
+operation is fused or reordered. What Python does beyond that is promised by whoever writes a kernel, and checked by no
+instruction: whole numbers stay within 64 bits (32 where an array is int32) and below 2**53 where they meet floats, no
+divisor is zero, ``int`` is given a finite number, a variable is assigned before it is read, a function that returns
+something always does, an index is never negative (``a[-1]`` is not the last element) nor past the end, and no two
+arrays share memory. All else is refused, with file and line, when the kernel is translated.
 """
 
 import ast
@@ -64,9 +68,12 @@ def module_text(entries: Iterable[Function]) -> str:
     """
     outside = list(entries)
     texts: dict[str, str] = {}
+    known: dict[str, Function] = {}
     waiting = list(outside)
     while waiting:
         function = waiting.pop()
+        if known.setdefault(function.__name__, function) is not function:
+            raise NotImplementedError(f"{_where(function)} and {_where(known[function.__name__])} have one name")
         if function.__name__ not in texts:
             body = _Body(function, linkage="" if function in outside else "internal ")
             texts[function.__name__] = body.text()
@@ -74,14 +81,28 @@ def module_text(entries: Iterable[Function]) -> str:
     return "\n".join(texts[name] for name in sorted(texts))
 
 
+def _where(function: Function, line: int | None = None) -> str:
+    """File, line and name of a kernel."""
+    code = function.__code__
+    return f"{Path(code.co_filename).name}, line {line or code.co_firstlineno}: {function.__name__}"
+
+
 class _Body:
     """One kernel on its way to text."""
 
     def __init__(self, function: Function, linkage: str) -> None:
         self.function, self.linkage = function, linkage
-        self.node = _definitions(function.__code__.co_filename)[function.__name__]
-        self.result = type_of(function.__annotations__["return"])
-        self.arrays = {name: array for name, hint in parameters(function).items() if (array := array_of(hint))}
+        node = _definitions(function.__code__.co_filename).get(function.__name__)
+        if node is None or len(parameters(function)) != len(node.args.args) or "return" not in function.__annotations__:
+            self.complain("a kernel is a function of its module, with all its types in annotations")
+        try:
+            self.result = type_of(function.__annotations__["return"])
+            self.arrays = {name: array for name, hint in parameters(function).items() if (array := array_of(hint))}
+            self.scalars = {name: type_of(h) for name, h in parameters(function).items() if name not in self.arrays}
+        except KeyError as error:
+            self.complain(f"no kernel has the type {error}; use int, float, bool, a tuple of them, or a packed array")
+        self.node: ast.FunctionDef = node
+        self.line = node.lineno
         self.types: dict[str, str] = {}
         self.head: list[str] = []
         self.lines: list[str] = []
@@ -92,20 +113,23 @@ class _Body:
     def text(self) -> str:
         """Definition of the kernel."""
         given = []
-        for name, hint in parameters(self.function).items():
+        for name in parameters(self.function):
             if name in self.arrays:
                 given.append(f"ptr noalias %{name}")
                 continue
-            given.append(f"{type_of(hint)} %in.{name}")
-            self.keep(name, (type_of(hint), f"%in.{name}"))
+            given.append(f"{self.scalars[name]} %in.{name}")
+            self.keep(name, (self.scalars[name], f"%in.{name}"))
         self.statements(self.node.body)
         self.lines.append("  ret void" if self.result == "void" else "  unreachable")
         signature = f"define {self.linkage}{self.result} @{self.function.__name__}({', '.join(given)}) nounwind {{"
         return "\n".join([signature, "entry:", *self.head, *self.lines, "}", ""])
 
     def refuse(self, node: ast.AST) -> NoReturn:
-        line = getattr(node, "lineno", "?")
-        raise NotImplementedError(f"{self.function.__name__}, line {line}: {ast.unparse(node)!r} is not for a kernel")
+        self.line = getattr(node, "lineno", self.line)
+        self.complain(f"{ast.unparse(node)!r} is not for a kernel")
+
+    def complain(self, why: str) -> NoReturn:
+        raise NotImplementedError(f"{_where(self.function, getattr(self, 'line', None))}: {why}")
 
     # --- text
     def emit(self, operation: str) -> str:
@@ -145,7 +169,7 @@ class _Body:
             return text
         if (have, kind) == ("i64", "double"):
             return self.emit(f"sitofp i64 {text} to double")
-        raise NotImplementedError(f"{self.function.__name__}: {have} where {kind} is needed")
+        self.complain(f"{have} where {kind} is needed")
 
     def truth(self, value: Value) -> str:
         return value[1] if value[0] == "i1" else self.emit(f"icmp ne i64 {self.cast(value, 'i64')}, 0")
@@ -189,7 +213,7 @@ class _Body:
     def constant(self, value: Any, node: ast.expr) -> Value:
         if isinstance(value, bool):
             return "i1", str(value).lower()
-        if isinstance(value, int):
+        if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
             return "i64", str(value)
         if isinstance(value, float):
             return "double", "0x" + struct.pack(">d", value).hex()
@@ -248,7 +272,7 @@ class _Body:
         self.refuse(node)
 
     def value_compare(self, node: ast.Compare) -> Value:
-        if len(node.ops) != 1:
+        if len(node.ops) != 1 or type(node.ops[0]) not in _ORDER:
             self.refuse(node)
         return self.compared(_ORDER[type(node.ops[0])], self.value(node.left), self.value(node.comparators[0]))
 
@@ -286,10 +310,10 @@ class _Body:
         if not isinstance(node.func, ast.Name) or node.keywords:
             self.refuse(node)
         name = node.func.id
-        if name == "int":
-            kind, text = self.value(node.args[0])
-            return "i64", self.emit(f"fptosi double {text} to i64") if kind == "double" else text
-        if name in ("min", "max"):
+        if name == "int" and len(node.args) == 1:
+            kind, text = value = self.value(node.args[0])
+            return "i64", self.emit(f"fptosi double {text} to i64") if kind == "double" else self.cast(value, "i64")
+        if name in ("min", "max") and len(node.args) > 1:
             return self.extreme("lt" if name == "min" else "gt", [self.cast(self.value(x), "i64") for x in node.args])
         return self.called(node, self.function.__globals__.get(name))
 
@@ -303,7 +327,7 @@ class _Body:
 
     def called(self, node: ast.Call, callee: Any) -> Value:
         """Call another kernel; arrays go by the caller's own names."""
-        if not getattr(callee, "__annotations__", None):
+        if not getattr(callee, "__annotations__", None) or len(parameters(callee)) != len(node.args):
             self.refuse(node)
         self.callees.append(callee)
         given = []
@@ -325,7 +349,11 @@ class _Body:
     def statements(self, nodes: list[ast.stmt]) -> None:
         """Do one after the other."""
         for node in nodes:
-            getattr(self, f"do_{type(node).__name__.lower()}", self.refuse)(node)
+            self.line = node.lineno
+            try:
+                getattr(self, f"do_{type(node).__name__.lower()}", self.refuse)(node)
+            except (LookupError, TypeError, ValueError):  # more or fewer values than there are places for
+                self.refuse(node)
 
     def do_expr(self, node: ast.Expr) -> None:
         if not isinstance(node.value, ast.Constant):  # a docstring
@@ -397,9 +425,9 @@ class _Body:
         call = node.iter
         if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "range" and isinstance(node.target, ast.Name)):
             self.refuse(node)
-        values = [self.value(x) for x in call.args]
+        values = [("i64", self.cast(self.value(x), "i64")) for x in call.args]
         begin, stop = (values[0], values[1]) if len(values) > 1 else (("i64", "0"), values[0])
-        step = int(values[2][1]) if len(values) > 2 else 1
+        step = self.constant_step(call, values[2][1]) if len(values) > 2 else 1
         counter, test, inside, again, end = f".{self.label()}", *(self.label() for _ in range(4))
         self.keep(counter, begin)
         self.place(test)
@@ -412,6 +440,11 @@ class _Body:
         self.keep(counter, ("i64", self.emit(f"add nsw i64 {at[1]}, {step}")))
         self.lines += [f"  br label %{test}", f"{end}:"]
 
+    def constant_step(self, call: ast.Call, text: str) -> int:
+        if not text.lstrip("-").isdigit() or int(text) == 0:
+            self.refuse(call)
+        return int(text)
+
     def do_break(self, node: ast.Break) -> None:
         self.leave(f"br label %{self.loops[-1][1]}")
 
@@ -419,6 +452,8 @@ class _Body:
         self.leave(f"br label %{self.loops[-1][0]}")
 
     def do_return(self, node: ast.Return) -> None:
+        if (node.value is None) != (self.result == "void"):
+            self.refuse(node)
         if node.value is None:
             self.leave("ret void")
         elif isinstance(node.value, ast.Tuple):

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from sizing.errors import InputError
-from sizing.workload.checks import kind_of, require
+from sizing.workload.checks import is_number, kind_of, require
 from sizing.workload.lengths import Floats
 
 DAY_S = 86_400.0
@@ -90,7 +90,7 @@ class Gamma(Arrivals):
     cv: float
 
     def __post_init__(self) -> None:
-        require(0.01 <= self.cv <= 30, "cv", self.cv, "a number from 0.01 to 30")
+        require(is_number(self.cv) and 0.01 <= self.cv <= 30, "cv", self.cv, "a number from 0.01 to 30")
 
     @property
     def gap_cv(self) -> float:

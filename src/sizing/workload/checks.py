@@ -1,5 +1,6 @@
 """One way to refuse a value: which one, what it was, what is allowed."""
 
+from numbers import Real
 from typing import TypeVar
 
 from sizing.errors import InputError, nearest
@@ -13,6 +14,11 @@ def require(holds: bool, name: str, value: object, allowed: str) -> None:
         shown = repr(value)
         shown = shown if len(shown) <= 80 else shown[:77] + "..."
         raise InputError(f"{name}: {shown} is not allowed; give {allowed}")
+
+
+def is_number(value: object) -> bool:
+    """Whether a value can be compared with numbers; text and truth values can't."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def kind_of(record: object, kinds: dict[str, T], where: str) -> T:

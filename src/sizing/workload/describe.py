@@ -86,7 +86,7 @@ def workload_rows(workload: Workload) -> list[Row]:
         rows.append(_row("pause between turns", workload.sessions.pauses.mean, "s"))
     if workload.prefix is not None:
         rows.append(_row("shared prefix", workload.prefix.mean_tokens, "token"))
-        rows.append(_row("different shared prefixes", float(workload.prefix.groups), "text"))
+        rows.append(_row("different shared prefixes", float(workload.prefix.groups), "prefix"))
     return rows
 
 
@@ -138,6 +138,14 @@ def trace_plots(trace: Trace) -> list[str]:
     """Rate over time and both histograms of a trace."""
     rate = rate_plot(trace.arrival_s) if trace.timed and not trace.closed_loop else []
     return [*rate, *length_plot("input", trace.input_tokens), *length_plot("output", trace.output_tokens)]
+
+
+def workload_notes(workload: Workload) -> tuple[str, ...]:
+    """What a plan from a workload file or a shape has to say about it."""
+    notes = [f"workload {workload.name or 'file'}" + (f" ({workload.source})" if workload.source else "")]
+    if workload.ideal_prefix_share > 0:
+        notes.append(f"workload: an unlimited prefix cache would hold {workload.ideal_prefix_share:.0%} of the prompts")
+    return tuple(notes)
 
 
 def trace_notes(trace: Trace, workload: Workload | None = None) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from sizing.workload.describe import trace_notes
+from sizing.workload.describe import trace_notes, workload_notes
 from sizing.workload.files import is_workload_file, read_workload
 from sizing.workload.fit import fit, fit_lengths
 from sizing.workload.source import Progress
@@ -57,13 +57,26 @@ def traffic_from(
         workload = read_workload(path)
         if request_rate_per_s is not None:
             workload = workload.at_rate(request_rate_per_s)
-        source = f" ({workload.source})" if workload.source else ""
-        return Given(workload, None, (f"workload {path}{source}",))
+        return Given(workload, None, workload_notes(workload))
     trace = read_trace(path, kind, progress=progress)
-    if request_rate_per_s is None:
-        workload = fit(trace, rate=rate, lengths=lengths)
-    elif math.isfinite(trace.summary().rate_per_s):
-        workload = replace(fit(trace, lengths=lengths), request_rate_per_s=request_rate_per_s)
-    else:
-        workload = fit_lengths(trace, request_rate_per_s, lengths=lengths)
+    workload = workload_of(trace, request_rate_per_s, rate=rate, lengths=lengths)
     return Given(workload, trace, trace_notes(trace, workload))
+
+
+def workload_of(
+    trace: Trace, request_rate_per_s: float | None = None, *, rate: str = "mean", lengths: str = "quantiles"
+) -> Workload:
+    """Traffic of a trace, at a rate of one's own if one is given: its profile and burstiness stay.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    request_rate_per_s, rate, lengths
+        As for :func:`traffic_from`.
+    """
+    if request_rate_per_s is None:
+        return fit(trace, rate=rate, lengths=lengths)
+    if math.isfinite(trace.summary().rate_per_s):
+        return replace(fit(trace, lengths=lengths), request_rate_per_s=request_rate_per_s)
+    return fit_lengths(trace, request_rate_per_s, lengths=lengths)

@@ -32,6 +32,6 @@ def shape(name: str, request_rate_per_s: float = 1.0) -> Workload:
     """
     tables = _tables()
     if name not in tables:
-        raise InputError(f"--shape: {name!r} is not known; choose one of {', '.join(tables)}{nearest(name, tables)}")
+        raise InputError(f"shape: {name!r} is not known; choose one of {', '.join(tables)}{nearest(name, tables)}")
     record = {k: v for k, v in tables[name].items() if k not in ("about", "basis")}
     return workload_from_record({"name": name, "request_rate_per_s": request_rate_per_s, **record}, name)

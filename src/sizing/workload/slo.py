@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sizing.errors import InputError, nearest
-from sizing.workload.checks import require
+from sizing.workload.checks import is_number, require
 
 Floats = npt.NDArray[np.float64]
 STATISTICS = ("request", "itl")
@@ -55,14 +55,16 @@ class Slo:
     def __post_init__(self) -> None:
         for name in ("ttft_s", "tpot_s"):
             value = getattr(self, name)
-            require(0 < value < math.inf, name, value, "a positive number of seconds")
+            require(is_number(value) and 0 < value < math.inf, name, value, "a positive number of seconds")
         for name in ("percentile", "ttft_percentile", "tpot_percentile"):
             value = getattr(self, name)
-            require(value is None or 0 < value < 100, name, value, "a number between 0 and 100")
+            usable = value is None or (is_number(value) and 0 < value < 100)
+            require(usable, name, value, "a number between 0 and 100")
         if self.statistic not in STATISTICS:
             near = nearest(self.statistic, STATISTICS)
             raise InputError(f"statistic: {self.statistic!r} is not known; choose {' or '.join(STATISTICS)}{near}")
-        require(self.window_s is None or 0 < self.window_s < math.inf, "window_s", self.window_s, "a positive number")
+        usable = self.window_s is None or (is_number(self.window_s) and 0 < self.window_s < math.inf)
+        require(usable, "window_s", self.window_s, "a positive number of seconds")
 
     @property
     def ttft_at(self) -> float | None:

@@ -144,12 +144,13 @@ class Source:
     def _raw(self, *, quiet: bool) -> Iterable[bytes]:
         try:
             size = self.path.stat().st_size
-            if self.path.is_dir():
-                raise InputError(f"{self.path}: this is a folder; give a trace file")
+            folder = self.path.is_dir()
         except (FileNotFoundError, NotADirectoryError):
-            raise UnknownFile(f"{self.path}: no such trace file; check the path") from None
+            raise UnknownFile(f"{self.path}: no such trace file; check the path (a shipped shape: --shape)") from None
         except (OSError, ValueError) as error:
             raise InputError(f"{self.path}: can't be read ({_reason(error)}); give a readable file") from error
+        if folder:
+            raise InputError(f"{self.path}: this is a folder; give a trace file")
         chunks = self._chunks()
         if self.progress is None or quiet:
             return chunks

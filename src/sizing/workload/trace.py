@@ -59,7 +59,7 @@ class RowLog:
         """Where the first fault is, and what it is."""
         lines = {r: n for r, n in self.first_lines.items() if r not in NO_FAULT} or self.first_lines
         if not lines:
-            return "there is no row"
+            return ""
         reason = min(lines, key=lambda r: lines[r])
         return f"line {lines[reason]}: {reason}"
 
@@ -263,7 +263,9 @@ def _checked(raw: Raw, log: RowLog, kind: str, source: Source) -> Trace:
     kept = int(good.sum())
     if kept == 0 or log.faults > max(kept, 1):
         what = "no row can be used" if kept == 0 else f"{log.faults} of {kept + log.faults} rows can't be used"
-        raise InputError(f"{source.path}: {what}, the first at {log.first_fault()}; is this a {kind} trace?")
+        first = log.first_fault()
+        what = f"{what}, the first at {first}" if first else "no row can be used: there is none"
+        raise InputError(f"{source.path}: {what}; is this a {kind} trace?")
     chosen = np.flatnonzero(good)
     notes = list(raw.notes)
     times = np.zeros(kept) if raw.arrival_s is None else raw.arrival_s[chosen]

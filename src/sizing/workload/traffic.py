@@ -9,6 +9,7 @@ import numpy as np
 
 from sizing.errors import InputError
 from sizing.workload.arrivals import Arrivals, Poisson, Profile
+from sizing.workload.checks import is_number
 from sizing.workload.lengths import Fixed, Floats, Ints, Length, as_length
 from sizing.workload.measured import Pairs
 from sizing.workload.requests import Requests
@@ -60,7 +61,7 @@ class Workload:
     source: str = ""
 
     def __post_init__(self) -> None:
-        if not 0 < self.request_rate_per_s < math.inf:
+        if not is_number(self.request_rate_per_s) or not 0 < self.request_rate_per_s < math.inf:
             raise InputError(f"request_rate_per_s: {self.request_rate_per_s!r} is not allowed; give a positive number")
         for name in ("input_tokens", "output_tokens"):
             if not as_length(getattr(self, name), name).mean > 0:

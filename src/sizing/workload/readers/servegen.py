@@ -97,7 +97,8 @@ def _windows(source: Source, log: RowLog) -> Floats:
             weibull = cells[3].lower() == "weibull" and len(cells) > 4 and _is_number(cells[4])
             rows.append([*map(float, cells[:3]), float(cells[4]) if weibull else 0.0, float(line)])
     if not rows:
-        raise InputError(f"{source.path}: no window can be used, the first fault at {log.first_fault()}")
+        fault = log.first_fault()
+        raise InputError(f"{source.path}: no window can be used" + (f", the first fault at {fault}" if fault else ""))
     return np.array(sorted(rows))
 
 
