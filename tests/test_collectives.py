@@ -68,3 +68,38 @@ def test_few_tokens_take_the_low_latency_kernels() -> None:
     high = float(collectives.all_to_all_s(16, 7168, 8, 8, chip, cal, combine=False, element_bytes=2, low_latency=False))
     assert few == low < high
     assert low == pytest.approx(60e-6, rel=0.25)  # DeepEP low-latency dispatch, H100: 58-67 us up to 32 tokens
+
+
+# -- bridges and PCIe ------------------------------------------------------------------------------------
+
+
+def test_a_group_wider_than_a_bridged_pair_talks_over_pcie() -> None:
+    # A100 PCIe: an NVLink bridge joins two (600 GB/s both ways); four meet on PCIe 4 x16, 32 GB/s, shared by two pairs.
+    pcie, sxm = gpu("a100-80-pcie"), gpu("a100-80-sxm")
+    assert collectives.link_bytes_per_s(pcie, 2) == collectives.link_bytes_per_s(sxm, 2) == 3e11
+    assert collectives.link_bytes_per_s(sxm, 4) == collectives.link_bytes_per_s(sxm, 8) == 3e11
+    assert collectives.link_bytes_per_s(pcie, 4) == pytest.approx(3.2e10 / 2.0**0.3)
+    assert collectives.link_bytes_per_s(pcie, 8) == pytest.approx(3.2e10 / 4.0**0.3)
+    nvl = gpu("h200-nvl")  # bridges of four
+    assert collectives.link_bytes_per_s(nvl, 4) == 4.5e11
+    assert collectives.link_bytes_per_s(nvl, 8) == pytest.approx(6.4e10 / 4.0**0.3)
+
+
+@pytest.mark.parametrize("gpus", [4, 8])
+def test_large_sums_take_longer_by_the_links_ratio(gpus: int) -> None:
+    sxm, cal = case("a100-80-sxm")
+    pcie = gpu("a100-80-pcie")
+    fast, slow = (float(collectives.all_reduce_s(1 << 33, gpus, chip, cal)) for chip in (sxm, pcie))
+    ratio = collectives.link_bytes_per_s(sxm, gpus) / collectives.link_bytes_per_s(pcie, gpus)
+    assert ratio > 9
+    assert slow / fast == pytest.approx(ratio, rel=0.01)
+
+
+def test_gpus_without_links_and_links_of_a_rack() -> None:
+    assert collectives.link_bytes_per_s(gpu("l40s"), 2) == 3.2e10
+    assert collectives.link_bytes_per_s(gpu("l40s"), 4) == pytest.approx(3.2e10 / 2.0**0.3)
+    rack = gpu("gb200-nvl72")
+    assert collectives.link_bytes_per_s(rack, 72) == rack.link_bytes_per_s == 9e11
+    assert collectives.link_bytes_per_s(rack, 144) == rack.nic_bytes_per_s
+    bridged = gpu("a100-80-pcie")
+    assert collectives.link_bytes_per_s(bridged, 16) <= collectives.link_bytes_per_s(bridged, 8)

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from sizing import roofline
 from sizing.architecture import read_model
+from sizing.calibration import calibration
 from sizing.catalog import gpu
 from sizing.deployment import Deployment, NumberFormats, Parallelism
-from sizing.operations import Step, launches, operations, weight_bytes, work
+from sizing.operations import Step, launches, operations, seconds, weight_bytes, work
 from sizing.operations.times import seen_in_decode, seen_in_prefill
 
 
@@ -105,3 +107,14 @@ def test_window_caps_what_decode_reads():
 def test_launches_of_an_eager_token_are_the_seeds_2398():
     # Seeds, stop 4: 2,398 kernels for one token of Qwen3-8B (36 x 66 + 22).
     assert launches(read_model("Qwen/Qwen3-8B")) == 2398
+
+
+@pytest.mark.parametrize(("weights", "quantised"), [("fp8", True), ("nvfp4", True), ("bf16", False)])
+def test_products_of_a_served_model_take_their_input_quantised(weights, quantised):
+    chip = gpu("b200")
+    cal = calibration("measured", chip)
+    op, s = by_name(operations(deployment(chip="b200", weights=weights)))["attention.qkv"], step(batch=512)
+    size = (512.0, op.n, op.k, weights, chip, cal)
+    found = float(seconds(op, s, chip, cal)[0]) / op.count
+    assert found == pytest.approx(float(roofline.gemm_s(*size, fused=True)), rel=1e-12)
+    assert (found < float(roofline.gemm_s(*size))) == quantised

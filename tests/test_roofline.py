@@ -73,6 +73,37 @@ def test_a_format_without_tensor_cores_runs_as_weight_only() -> None:
     assert roofline.kernel_format("fp8_block", h100)[0] == "fp8_block"
 
 
+@pytest.mark.parametrize(("name", "weights"), [("h100-sxm", "fp8"), ("b200-hgx", "fp8"), ("b200-hgx", "nvfp4")])
+def test_a_scale_a_tensor_lets_the_kernel_before_quantise(name: str, weights: str) -> None:
+    # What a table of single calls holds more: a fixed cost above the 16-bit kernel's, and the pass over the input.
+    chip, cal = case(name)
+    kernel, m, k = roofline.kernel_format(weights, chip)[0], np.array([1.0, 32.0, 1024.0, 16384.0]), 8192
+    cal = cal.with_constants(f"gemm.{kernel}", fixed_s=9e-6, quantise_row_s=2e-9, quantise_fraction=0.5, scale=1.1)
+    cal = cal.with_constants("gemm.bf16", fixed_s=4e-6)
+    alone = roofline.gemm_s(m, 4096, k, weights, chip, cal)
+    served = roofline.gemm_s(m, 4096, k, weights, chip, cal, fused=True)
+    pass_s = np.maximum(m * 2e-9, 3.0 * m * k / (0.5 * chip.memory_bandwidth_bytes_per_s))
+    assert alone - served == pytest.approx(1.1 * (5e-6 + pass_s), rel=1e-9)
+    cheap = cal.with_constants(f"gemm.{kernel}", fixed_s=3e-6)  # a kernel that starts sooner is not slowed down
+    assert served - roofline.gemm_s(m, 4096, k, weights, chip, cheap, fused=True) == pytest.approx(1.1e-6, rel=1e-9)
+
+
+@pytest.mark.parametrize("weights", ["bf16", "fp8_block", "int8", "int4", "int8_w8a16", "mxfp4"])
+def test_no_other_format_is_quantised_by_the_kernel_before(weights: str) -> None:
+    chip, cal = case("h100-sxm")
+    m = np.array([1.0, 64.0, 4096.0])
+    alone = roofline.gemm_s(m, 4096, 8192, weights, chip, cal)
+    assert np.array_equal(roofline.gemm_s(m, 4096, 8192, weights, chip, cal, fused=True), alone)
+
+
+@pytest.mark.parametrize("name", ["h100-sxm", "b200-hgx"])
+def test_products_of_a_served_model_are_no_slower_in_half_the_bytes(name: str) -> None:
+    chip, cal = case(name)
+    m = np.array([1.0, 16.0, 256.0, 8192.0])
+    narrow = roofline.gemm_s(m, 8192, 8192, "fp8", chip, cal, fused=True)
+    assert np.all(narrow < roofline.gemm_s(m, 8192, 8192, "bf16", chip, cal))
+
+
 def test_arrays_agree_with_scalars_and_broadcast() -> None:
     chip, cal = case("h100-sxm")
     m, n = np.array([1.0, 7.0, 300.0]), np.array([[1024.0], [4096.0]])

@@ -1,5 +1,7 @@
 """Runs: Little's law, closed against open loops, waves, KV room, overload, error bars."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from sizing.deployment import Deployment
 from sizing.engines.timing import engine_timing
 from sizing.errors import InputError
 from sizing.replica.pools import predict_pools
-from sizing.replica.run import ClosedLoop, Lengths, Offline, OpenLoop, Room, predict_run
+from sizing.replica.run import ClosedLoop, Lengths, Offline, OpenLoop, Room, kv_requests, predict_run
 from sizing.steptime import nominal_and_draws, step_model, with_engine
 
 CHAT = Lengths.uniform(1024, 512)
@@ -138,3 +140,71 @@ def test_pools_decode_undisturbed(steps, how):
     together = predict_run(steps, WIDE, ClosedLoop(users=64), CHAT, how)
     apart = predict_pools(steps, steps, (1, 1), ClosedLoop(users=64), CHAT, how)
     assert apart.tpot_s.value < together.tpot_s.value
+
+
+# -- slots that stay empty -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("users", [2, 8, 64, 300])
+def test_an_idle_slot_makes_a_request_wait_for_the_next_to_end(steps, how, users):
+    # One of C users waits at any time, so C - 1 are served, and it waits for one interval between completions.
+    idle = predict_run(steps, WIDE, ClosedLoop(users=users, requests=1e9), CHAT, replace(how, idle_slots=1.0))
+    fewer = predict_run(steps, WIDE, ClosedLoop(users=users - 1, requests=1e9), CHAT, how)
+    assert idle.request_rate_per_s.value == pytest.approx(fewer.request_rate_per_s.value, rel=1e-6)
+    assert idle.tpot_s.value == pytest.approx(fewer.tpot_s.value, rel=1e-6)
+    interval = 1.0 / fewer.request_rate_per_s.value
+    assert idle.ttft_s.value - fewer.ttft_s.value == pytest.approx(interval, rel=1e-4)
+    assert (idle.waiting, idle.limited_by, idle.kv_short) == (1.0, "load", False)
+    each = idle.ttft_s.value + (CHAT.output_tokens - 1) * idle.tpot_s.value
+    assert idle.request_rate_per_s.value * each == pytest.approx(users, rel=0.03)
+
+
+def test_the_slot_is_idle_in_closed_loops_of_several_users_alone(steps, how):
+    room, idle = Room(kv_requests=64), replace(how, idle_slots=1.0)
+    for load in (ClosedLoop(users=1), ClosedLoop(users=0.5), OpenLoop(request_rate_per_s=2.0), Offline(requests=500)):
+        assert predict_run(steps, room, load, CHAT, idle) == predict_run(steps, room, load, CHAT, how)
+
+
+def test_kv_room_short_of_the_slots_is_what_limits(steps, how):
+    run = predict_run(steps, Room(kv_requests=20), ClosedLoop(users=32), CHAT, replace(how, idle_slots=1.0))
+    assert (run.waiting, run.limited_by, run.kv_short) == (12.0, "kv_room", True)
+    full = predict_run(steps, Room(kv_requests=31), ClosedLoop(users=32), CHAT, replace(how, idle_slots=1.0))
+    assert (full.waiting, full.limited_by, full.kv_short) == (1.0, "load", False)
+
+
+def test_waves_leave_the_slot_idle_too(steps):
+    how, fixed = engine_timing("sglang").scheduling(8192), Lengths(input_tokens=2048, output_tokens=129)
+    idle = predict_run(steps, WIDE, ClosedLoop(users=33, requests=1e9), fixed, replace(how, idle_slots=1.0))
+    fewer = predict_run(steps, WIDE, ClosedLoop(users=32, requests=1e9), fixed, how)
+    assert idle.request_rate_per_s.value == pytest.approx(fewer.request_rate_per_s.value, rel=1e-9)
+    assert idle.ttft_s.value - fewer.ttft_s.value == pytest.approx(1.0 / fewer.request_rate_per_s.value, rel=1e-6)
+    assert (idle.limited_by, idle.kv_short) == ("load", False)
+
+
+# -- KV room ---------------------------------------------------------------------------------------------
+
+
+class Tokens:
+    """A budget of so many cached tokens."""
+
+    def max_requests(self, tokens):
+        return 1e6 / tokens
+
+
+def test_engines_that_reserve_hold_the_longest_answer(how):
+    # Answers drawn evenly from 400 to 500 tokens: an engine that reserves keeps room for 500, whatever the mean.
+    reserving = engine_timing("tensorrt-llm").scheduling(8192)
+    assert reserving.reserves_output
+    even = Lengths.uniform(1000, 500, low=0.8)
+    assert kv_requests(Tokens(), even, reserving) == pytest.approx(1e6 / (900 + 500), rel=1e-12)
+    whole = Lengths.uniform(1000, 500, low=0.0)
+    assert kv_requests(Tokens(), whole, reserving) == pytest.approx(1e6 / (500 + 500), rel=1e-12)
+    fixed = Lengths(input_tokens=1000, output_tokens=500)
+    assert kv_requests(Tokens(), fixed, reserving) == pytest.approx(1e6 / 1500, rel=1e-12)
+
+
+def test_engines_that_admit_by_the_prompt_hold_about_half_the_answer(how):
+    assert not how.reserves_output
+    for cv in (0.0, 0.5):
+        held = 1e6 / kv_requests(Tokens(), Lengths(input_tokens=1000, output_tokens=500, output_cv=cv), how)
+        assert 1250 <= held <= 1300

@@ -14,29 +14,40 @@ def command(
     configs: Annotated[
         Path | None, typer.Option(help="Folder of owner--name.json files, tried before the catalogue.")
     ] = None,
-    rows: Annotated[int, typer.Option(help="Rows to look at, at most, drawn evenly from the cells.")] = 2000,
+    rows: Annotated[int, typer.Option(min=1, help="Rows to look at, at most, drawn evenly from the cells.")] = 2000,
     leave_out: Annotated[
         str | None,
         typer.Option(help="Also predict each model, cell or gpu by constants fitted without it.", show_default=False),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the fitted table to this file.")] = None,
-    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
+    format: Annotated[
+        str, typer.Option(help="table, csv (with --leave-out: its errors alone), json (one document) or md.")
+    ] = "table",
 ) -> None:
     """Fit an engine's constants to measured serving runs and print old against new."""
     from sizing.cli.output import emit
-    from sizing.engines.timing import engine_timing
-    from sizing.fitting.serving import fit_engine, left_out, observations
-    from sizing.reports.tabular import render_rows
+    from sizing.fitting.serving import check_group, fit_engine, left_out, observations, record_of
+    from sizing.reports.tabular import check_format, json_text, render_rows
     from sizing.validation.serving import read_rows
 
-    before = engine_timing(engine)
+    check_format(format)
+    if leave_out is not None:
+        check_group(leave_out)
+    before = record_of(engine)
     seen = observations(read_rows(file), before.name, configs, rows)
     fit = fit_engine(seen, before)
     if out is not None:
         emit(fit.toml(), out)
-    notes = [f"{metric}: median error {then:g} % before, {now:g} % after" for metric, (then, now) in fit.errors.items()]
     title = f"{before.name}: {fit.rows} rows of {fit.cells} cells of GPU, model and weight format"
-    emit(render_rows(fit.records(before), format=format, title=title, notes=notes))
+    notes = [f"{metric}: median error {then:g} % before, {now:g} % after" for metric, (then, now) in fit.errors.items()]
+    constants, text = fit.records(before), ""
     if leave_out is not None:
-        records = left_out(seen, fit.timing, leave_out)
-        emit(render_rows(records, format=format, title=f"{before.name}, each {leave_out} left out of the fit"))
+        heading, errors = f"{before.name}, each {leave_out} left out of the fit", left_out(seen, fit.timing, leave_out)
+        if format == "json":
+            apart = {"title": heading, "rows": errors}
+            emit(json_text({"title": title, "rows": constants, "notes": notes, "left_out": apart}))
+            return
+        text = render_rows(errors, format=format, title=heading)
+    if not (text and format == "csv"):
+        text = "\n".join(filter(None, (render_rows(constants, format=format, title=title, notes=notes), text)))
+    emit(text)

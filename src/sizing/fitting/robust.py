@@ -54,7 +54,7 @@ def solve(linear: Linear, place: Floats, lowest: Floats, scale: float = SCALE) -
 
     Iteratively reweighted least squares for Cauchy's ``ln(1 + (r / scale)^2) / 2`` (Huber and Ronchetti, Robust
     Statistics, 2nd ed., sections 4.8 and 7.8), whose pull falls beyond ``scale``; it starts where the priors are.
-    Constants that would fall below their bound are held there.
+    Each of the weighted problems is solved within the bounds.
 
     Parameters
     ----------
@@ -87,15 +87,13 @@ def solve(linear: Linear, place: Floats, lowest: Floats, scale: float = SCALE) -
 
 
 def _bounded(curvature: Floats, right: Floats, lowest: Floats) -> Floats:
-    """Solution with the constants that fall below their bound held there."""
-    free = np.ones(len(right), dtype=bool)
-    z = lowest.copy()
-    while free.any():
-        held = curvature[np.ix_(free, ~free)] @ lowest[~free]
-        z = lowest.copy()
-        z[free] = np.linalg.solve(curvature[np.ix_(free, free)], right[free] - held)
-        low = free & (z < lowest)
-        if not low.any():
-            break
-        free &= ~low
-    return z
+    """Where ``z C z / 2 - b z`` is least above the bounds: least squares without negative parts.
+
+    With ``C = L L'`` and ``z = lowest + y`` it is the least ``|L' y - L^-1 (b - C lowest)|``, ``y >= 0`` (Lawson and
+    Hanson, Solving Least Squares Problems, ch. 23).
+    """
+    from scipy.optimize import nnls
+
+    root = np.linalg.cholesky(curvature)
+    above, _ = nnls(root.T, np.linalg.solve(root, right - curvature @ lowest))
+    return np.asarray(lowest + above)

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sizing.deployment import Deployment
-from sizing.engines.timing import EngineTiming
-from sizing.errors import InputError, SizingError
+from sizing.engines.timing import EngineTiming, engine_timing, engine_timings
+from sizing.errors import InputError, SizingError, nearest
 from sizing.fitting.robust import Linear, solve
 from sizing.operations import Step
 from sizing.replica.run import ClosedLoop, Offline, Run
@@ -202,6 +202,26 @@ class Fitter:
         return fresh
 
 
+def record_of(engine: str) -> EngineTiming:
+    """The record of ``data/engines.toml`` that an engine's name stands for.
+
+    Parameters
+    ----------
+    engine
+        Name or alias.
+
+    Raises
+    ------
+    InputError
+        If no record has it: constants of the generic engine are nobody's to fit by mistake.
+    """
+    found = engine_timing(engine)
+    if not found.known:
+        names = engine_timings()
+        raise InputError(f"--engine: {engine!r} is not allowed; choose {', '.join(names)}{nearest(engine, names)}")
+    return found
+
+
 def observations(
     rows: Sequence[Mapping[str, str]],
     engine: str,
@@ -315,7 +335,7 @@ def _lowest(names: Sequence[str]) -> Floats:
 
 def _with(before: EngineTiming, names: Sequence[str], z: Floats) -> EngineTiming:
     values = {n: float(PRIORS[n].value + PRIORS[n].spread * x) for n, x in zip(names, z, strict=True)}
-    kept = {n: v for n, v in before.values.items() if n not in PRIORS}
+    kept = {n: v for n, v in before.values.items() if n not in names}
     return replace(before, values={**kept, **values})
 
 
@@ -325,6 +345,23 @@ GROUPS: Mapping[str, Callable[[Observation], str]] = {
     "gpu": lambda o: o.cell[0],
 }
 """What may be left out of a fit together."""
+
+
+def check_group(by: str) -> None:
+    """Refuse a group that nothing can be left out by.
+
+    Parameters
+    ----------
+    by
+        Name of the group.
+
+    Raises
+    ------
+    InputError
+        If it isn't one of :data:`GROUPS`.
+    """
+    if by not in GROUPS:
+        raise InputError(f"--leave-out: {by!r} is not allowed; choose {', '.join(GROUPS)}{nearest(by, GROUPS)}")
 
 
 def left_out_errors(
@@ -352,8 +389,7 @@ def left_out_errors(
     InputError
         If there is no such group.
     """
-    if by not in GROUPS:
-        raise InputError(f"leave out: {by!r} is not allowed; choose {', '.join(GROUPS)}")
+    check_group(by)
     linear = Fitter(seen, calibration).linear(timing, names)
     place, lowest = _place(timing, names), _lowest(names)
     group = np.array([GROUPS[by](o) for o in seen])

@@ -121,8 +121,9 @@ def _closed(steps: StepModel, room: Room, load: ClosedLoop, lengths: Lengths, sc
     users = max(load.users, 1e-6)
     slots = max(users - scheduling.idle_slots, 1.0)
     active = min(users, room.most, slots)
+    limit = "load" if active == slots else _limit(room)
     if lengths.fixed and scheduling.lockstep and not scheduling.mixed and active >= 2.0:
-        return _waves(steps, active, users, load.requests, lengths, scheduling, _limit(room))
+        return _waves(steps, active, users, load.requests, lengths, scheduling, limit)
     curve = run_curve(steps, lengths, scheduling, active, max(active - 1.0, 0.0) / max(active, 1.0))
     found = curve_at(curve, curve.active, active)
     requests = max(load.requests or 10.0 * users, 1.0)
@@ -131,7 +132,7 @@ def _closed(steps: StepModel, room: Room, load: ClosedLoop, lengths: Lengths, sc
     waiting = users - active
     queue = waiting / found["rate_per_s"] * max(1.0 - active / requests, 0.0)
     found["ttft_s"] = first * wave + (1.0 - first) * found["start_s"] + queue
-    limited = "load" if waiting <= 1e-9 or active == slots else _limit(room)
+    limited = "load" if waiting <= 1e-9 else limit
     return found, {"waiting": waiting, "limited_by": limited, "kv_short": limited == "kv_room"}
 
 

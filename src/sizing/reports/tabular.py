@@ -12,6 +12,23 @@ FORMATS = ("table", "csv", "json", "md")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "|", "%")
 
 
+def check_format(format: str) -> None:
+    """Refuse a format that rows are not written in, before work is done.
+
+    Parameters
+    ----------
+    format
+        Name of the format.
+
+    Raises
+    ------
+    InputError
+        If it isn't one of :data:`FORMATS`.
+    """
+    if format not in FORMATS:
+        raise InputError(f"--format: {format!r} is not allowed; choose {', '.join(FORMATS)}{nearest(format, FORMATS)}")
+
+
 def render_rows(
     rows: Sequence[Mapping[str, object]],
     *,
@@ -35,8 +52,7 @@ def render_rows(
     InputError
         Unknown format.
     """
-    if format not in FORMATS:
-        raise InputError(f"--format: {format!r} is not allowed; choose {', '.join(FORMATS)}{nearest(format, FORMATS)}")
+    check_format(format)
     if format == "json":
         return json_text({"title": title, "rows": [dict(r) for r in rows], "notes": list(notes)})
     if format == "csv":
