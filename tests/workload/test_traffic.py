@@ -250,3 +250,11 @@ def test_seeds_are_whole_numbers(seed: object) -> None:
 def test_impossible_sharing_is_refused(make, names: str) -> None:
     with pytest.raises(InputError, match=names):
         make()
+
+
+def test_a_workload_of_pairs_has_their_distributions() -> None:
+    pairs = Pairs.of([10, 1000], [1000, 10])
+    workload = Workload(request_rate_per_s=1, input_tokens=1, output_tokens=1, pairs=pairs)
+    assert (workload.mean_input_tokens, workload.mean_output_tokens) == (505, 505)
+    drawn = workload.sample(1000, 0)
+    assert set(zip(drawn.input_tokens.tolist(), drawn.output_tokens.tolist(), strict=True)) == {(10, 1000), (1000, 10)}

@@ -227,7 +227,7 @@ class Asked:
             for name in ("input", "output")
             if (text := getattr(self.options, name)) is not None
         }
-        return replace(seen, **given) if given else seen
+        return replace(seen, **given, pairs=None, correlation=0.0) if given else seen
 
     def in_bursts(self, seen: Any) -> Any:
         """Traffic whose gaps have the CV that was given; a profile stays."""

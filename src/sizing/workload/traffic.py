@@ -40,7 +40,7 @@ class Workload:
     correlation
         Correlation of the ranks of input and output length (of the normals behind them). [1]
     pairs
-        Measured pairs that lengths are drawn from together; the two distributions are then theirs.
+        Measured pairs that lengths are drawn from together; the two distributions are then theirs, whatever was given.
     prefix_hit_share
         Share of prompt tokens found in an unlimited prefix cache, where it was measured; else it follows from
         ``sessions`` and ``prefix``. [1]
@@ -63,6 +63,9 @@ class Workload:
     def __post_init__(self) -> None:
         if not is_number(self.request_rate_per_s) or not 0 < self.request_rate_per_s < math.inf:
             raise InputError(f"request_rate_per_s: {self.request_rate_per_s!r} is not allowed; give a positive number")
+        if self.pairs is not None:
+            for name, own in zip(("input_tokens", "output_tokens"), self.pairs.marginals(), strict=True):
+                object.__setattr__(self, name, own)
         for name in ("input_tokens", "output_tokens"):
             if not as_length(getattr(self, name), name).mean > 0:
                 raise InputError(f"{name}: {getattr(self, name)!r} is not allowed; give a positive number")
