@@ -56,7 +56,7 @@ PRIORS: Mapping[str, Prior] = {
     "step_s": Prior(value=3e-4, spread=1.3e-4),
     "sequence_s": Prior(value=1.2e-5, spread=4.5e-6),
     "prefill_step_s": Prior(value=2e-3, spread=1.3e-3),
-    "first_token_s": Prior(value=2e-2, spread=4e-2),
+    "first_token_s": Prior(value=2e-2, spread=2e-2),
     "first_token_steps": Prior(value=3.0, spread=1.5),
     "memory_scale": Prior(value=1.0, spread=0.022, low=0.7),
     "compute_scale": Prior(value=1.0, spread=0.065, low=0.6),

@@ -160,12 +160,20 @@ def _cores(mixer: Mixer, at: _Layout, share: float) -> Iterator[Operation]:
         yield replace(index, name="attention.index_prefill", phase="prefill", share=share)
 
 
+RECURRENT_LAUNCHES = 10.0
+"""Small kernels of a recurrent layer (assumed, from runs of Qwen3.5 and Qwen3-Next). [1]"""
+
+
 def _recurrence(mixer: Mixer, at: _Layout, share: float) -> Iterator[Operation]:
-    """A recurrent layer reads and writes its state a token in decode, a chunk of 64 tokens in prefill."""
+    """A recurrent layer reads and writes its state a token in decode, a chunk of 64 tokens in prefill.
+
+    Small kernels around it: convolution, gates, norms of queries and keys, the split and copies of what the
+    projection gives, states gathered and put back, the gated norm; runs of hybrid models need some ten a layer.
+    """
     state = mixer.state_bytes(at.model.state_dtype, tp=at.tp)
-    yield Operation(name="attention.state_decode", family="elementwise", phase="decode", launches=3.0,
+    yield Operation(name="attention.state_decode", family="elementwise", phase="decode", launches=RECURRENT_LAUNCHES,
                     token_bytes=2.0 * state, share=share)  # fmt: skip
-    yield Operation(name="attention.state_prefill", family="elementwise", phase="prefill", launches=6.0,
+    yield Operation(name="attention.state_prefill", family="elementwise", phase="prefill", launches=RECURRENT_LAUNCHES,
                     token_bytes=2.0 * state / 64.0, share=share)  # fmt: skip
 
 

@@ -25,8 +25,11 @@ SMALL_TILE_COST = 0.25
 """Loss of rate of a 64 x 64 tile to feeding its operands, times 5/4. [1]"""
 QUANTISES = ("fp8", "fp8_block", "nvfp4")
 """Kernel formats whose input is quantised in front of the product."""
-FUSES = ("fp8", "nvfp4")
-"""Of those, formats with one scale a tensor: a served model quantises in the norm or activation before."""
+FUSES = {"vllm": ("fp8",)}
+"""Of those, formats that an engine's served models quantise in the norm or activation before, not in a kernel of
+their own, by engine; vLLM's compiled graphs do so for one scale a tensor, not for NVFP4."""
+ALL_FUSED = ("fp8", "nvfp4")
+"""The same for engines that :data:`FUSES` does not name: every format that has one scale a tensor."""
 TRAFFIC_OF_QUANTISING = 3.0
 """Bytes moved to quantise one 16-bit input element: read two, write one. [B]"""
 
@@ -152,7 +155,7 @@ def gemm_s(
             c.smoothness,
         )
     quantised = kind in QUANTISES
-    alone = quantised and not (fused and kind in FUSES)
+    alone = quantised and not (fused and kind in FUSES.get(cal.engine, ALL_FUSED))
     fixed_s = c.fixed_s if alone or not quantised else np.minimum(cal.gemm("bf16").fixed_s, c.fixed_s)
     time_s = fixed_s + _tiled_s(m, n, k, size, peak, gpu, c, quantised)
     if alone:

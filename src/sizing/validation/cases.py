@@ -133,15 +133,18 @@ def _published(model: Model, weights: str | None) -> tuple[Model, str | None]:
     return (found, None) if alike and known and found.checkpoint.name.startswith(weights) else (model, weights)
 
 
-def _kv(row: Mapping[str, str], timing: EngineTiming, weights: str | None, model: Model, notes: Notes) -> str:
+def _kv(
+    row: Mapping[str, str], timing: EngineTiming, weights: str | None, model: Model, gpu: Gpu, notes: Notes
+) -> str:
     text = (row.get("kv_precision") or "").lower()
     if "fp8" in text:
         return "fp8"
     if "bf16" in text or "fp16" in text:
         return "bf16"
     narrow = (weights or model.checkpoint.name) not in ("bf16", "fp16", "fp32")
-    if narrow and timing.name.startswith(("trtllm", "atom")):
-        notes.texts.append("KV cache in FP8, as this engine's quantised recipes set it")
+    recipe = timing.name.startswith(("trtllm", "atom"))
+    if narrow and (recipe or (timing.name == "vllm" and gpu.architecture.startswith("Blackwell"))):
+        notes.texts.append("KV cache in FP8, as this engine's quantised recipes for the GPU set it")
         return "fp8"
     return "auto"
 
@@ -247,7 +250,7 @@ def read_case(row: Mapping[str, str], configs: Path | None = None) -> Case:
     model, gpu = find_model(row["model"], str(configs or "")), _gpu(row["gpu"], notes)
     timing = _engine(row, gpu, notes)
     weights = _weights(row, model, gpu, notes)
-    kv = _kv(row, timing, weights, model, notes)
+    kv = _kv(row, timing, weights, model, gpu, notes)
     model, weights = _published(model, weights)
     lengths = _lengths(row, notes)
     load = _load(row, notes)
