@@ -242,7 +242,7 @@ def plan(
     model
         Catalogue name, folder with config.json, config.json, or a :class:`sizing.Model`.
     workload
-        Request rate and lengths. [request/s], [token]
+        Request rate and lengths; a rate that moves with the clock is planned for at its busiest. [request/s], [token]
     slo
         TTFT and TPOT targets. [s]
     gpus
@@ -297,13 +297,19 @@ def plan(
         use("calibration", calibration, DEFAULT_CALIBRATION)
     )  # fmt: skip
     question = Question(
-        workload=the_workload,
+        workload=the_workload.at_peak(),
         slo=the_slo,
         targets=the_targets,
         method=_method(method, calibration_name, calibration, the_slo, listed),
     )
     listed += _own_formats(the_model, formats)
     devices, notes = _resolve(names)
+    if question.workload.request_rate_per_s > the_workload.request_rate_per_s:
+        notes = (
+            *notes,
+            f"planned for the busiest time of the profile, {question.workload.request_rate_per_s:.3g} requests/s of "
+            f"{the_workload.request_rate_per_s:.3g} on average; USD per token are at the busiest too",
+        )
     kernels = engine_timing(the_settings.engine).kernels
     answers = []
     for gpu in devices:

@@ -8,7 +8,7 @@ from tests.workload.test_fit_and_files import traced
 
 import sizing
 from sizing.simulator import simulate
-from sizing.workload import Lognormal, Workload, read_trace
+from sizing.workload import Lognormal, Workload, diurnal, read_trace
 
 SLO = sizing.Slo(ttft_s=2.0, tpot_s=0.030, percentile=90)
 
@@ -61,3 +61,15 @@ def test_a_published_trace(shared: Path, name: str) -> None:
     assert goodput > 0.88 * (1 - refused)
     assert refused < 0.10
     assert ("mooncake" in name) == (hits > 0)
+
+
+@pytest.mark.parametrize("percentile", [None, 95])
+def test_a_day_is_planned_for_its_peak(percentile: float | None) -> None:
+    """A profile that is 1.6 times its mean at noon needs what a steady stream of 1.6 times the rate needs."""
+    day = Workload(request_rate_per_s=20.0, input_tokens=2000, output_tokens=400, arrivals=diurnal(0.6, steps=24))
+    steady = Workload(request_rate_per_s=day.peak_rate_per_s, input_tokens=2000, output_tokens=400)
+    slo = sizing.Slo(ttft_s=1.0, tpot_s=0.020, percentile=percentile)
+    of_day, of_peak = (sizing.plan("Qwen/Qwen3-8B", workload=w, slo=slo, gpus=("h100",)) for w in (day, steady))
+    assert of_day.require().fleet == of_peak.require().fleet
+    assert any("busiest time of the profile, 31.9 requests/s of 20 on average" in note for note in of_day.notes)
+    assert not any("busiest" in note for note in of_peak.notes)

@@ -10,7 +10,20 @@ from tests.workload.generated import azure_2023, mooncake_rows, objects, write
 
 from sizing.cli import run
 from sizing.errors import InputError, UnknownFile
-from sizing.workload import Gamma, Lognormal, Poisson, Profile, Workload, read_trace, read_workload
+from sizing.workload import (
+    Arrivals,
+    Gamma,
+    Lognormal,
+    Poisson,
+    Profile,
+    Workload,
+    diurnal,
+    ramp,
+    read_trace,
+    read_workload,
+    weekly,
+)
+from sizing.workload.arrivals import arrivals_from_record
 from sizing.workload.files import workload_text
 from sizing.workload.fit import fit_arrivals, fit_lengths
 from sizing.workload.given import traffic_from
@@ -197,3 +210,29 @@ def test_a_plan_from_a_trace_says_what_it_read(tmp_path: Path) -> None:
     assert any("planned for 1 requests/s" in note for note in given.notes)
     assert any("1 left out: fields missing (first at line 10)" in note for note in given.notes)
     assert not math.isnan(given.trace.summary().rate_per_s)
+
+
+@pytest.mark.parametrize(
+    ("kind", "same"),
+    [
+        ({"kind": "diurnal", "amplitude": 0.6, "cv": 2}, diurnal(0.6, cv=2)),
+        ({"kind": "weekly", "weekend": 0.3}, weekly(weekend=0.3)),
+        ({"kind": "ramp", "start": 1, "end": 3, "duration_s": 3600}, ramp(1, 3, 3600)),
+    ],
+)
+def test_profiles_are_written_by_hand_with_their_few_numbers(kind: dict[str, object], same: Arrivals) -> None:
+    assert arrivals_from_record(kind) == same
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"kind": "diurnal", "amplitud": 1}, "unknown field 'amplitud'; give amplitude, peak_hour, cv, steps"),
+        ({"kind": "ramp", "start": 1}, "ramp: end is missing"),
+        ({"kind": "ramp", "start": -1, "end": 1, "duration_s": 10}, "start: -1 is not allowed"),
+        ({"kind": "gamma", "cv": "x"}, "cv: 'x' is not allowed"),
+    ],
+)
+def test_a_wrong_field_of_arrivals_is_named(record: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        arrivals_from_record(record)

@@ -228,3 +228,9 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     path.write_text(AZURE + "\n" + "7" * (5 << 20))
     with pytest.raises(InputError, match="line 2 is longer"):
         read_trace(path)
+
+
+def test_the_one_column_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", ["arrival_s,prompt_tokens", "0,100"])
+    with pytest.raises(InputError, match=r"line 1: 'arrival_s,prompt_tokens' .* \(it lacks output_tokens\)"):
+        read_trace(path)

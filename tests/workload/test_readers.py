@@ -202,6 +202,18 @@ def test_servegen_draws_from_rates_and_distributions(tmp_path: Path) -> None:
     assert any("drawn" in note for note in trace.notes)
 
 
+@pytest.mark.parametrize("packed", [("trace.csv",), ("dataset.json",), ("trace.csv", "dataset.json")])
+def test_servegen_reads_either_half_packed(tmp_path: Path, packed: tuple[str, ...]) -> None:
+    path = servegen(tmp_path)
+    plain = read_trace(path)
+    for half in packed:
+        file = path.with_name(path.name.replace("trace.csv", half))
+        file.with_name(file.name + ".gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    found = read_trace(path if path.exists() else path.with_name(path.name + ".gz"))
+    assert np.array_equal(found.arrival_s, plain.arrival_s)
+
+
 @pytest.mark.parametrize("text", ["__import__('os').getcwd()", "{1: ", "[1, 2]", "{'a': 1}", "{1: -1.0}", "{1: 1e999}"])
 def test_servegen_never_evaluates_what_it_reads(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError, match="window 600"):

@@ -14,13 +14,14 @@ References
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from sizing.errors import InputError
-from sizing.workload.checks import is_number, kind_of, require
+from sizing.workload.checks import check_fields, is_number, kind_of, require
 from sizing.workload.lengths import Floats
 
 DAY_S = 86_400.0
@@ -298,6 +299,9 @@ def ramp(start: float, end: float, duration_s: float, *, cv: float = 1.0, steps:
     steps
         Steps of the line. [1]
     """
+    require(is_number(start) and 0 <= start < math.inf, "start", start, "a number of at least 0")
+    require(is_number(end) and 0 < end < math.inf, "end", end, "a number above 0")
+    require(is_number(duration_s) and 0 < duration_s <= 1e12, "duration_s", duration_s, "a positive number of seconds")
     line = start + (end - start) * (np.arange(steps) + 0.5) / steps
     factors = (*map(float, line), float(end))
     return Profile(factors=factors, step_s=duration_s / steps, repeats=False, stream=_stream(cv))
@@ -308,18 +312,21 @@ def _stream(cv: float) -> Poisson | Gamma:
 
 
 def arrivals_from_record(record: object, where: str = "arrivals") -> Arrivals:
-    """Process written by :meth:`Arrivals.record`.
+    """Process written by :meth:`Arrivals.record`, or a diurnal or weekly profile or a ramp by its few numbers.
 
     Raises
     ------
     InputError
         Unknown kind, or a value that is missing, of the wrong type or out of range.
     """
-    kinds: dict[str, type[Arrivals]] = {
+    kinds: dict[str, Callable[..., Arrivals]] = {
         "poisson": Poisson,
         "gamma": Gamma,
         "on-off": OnOff,
         "profile": Profile,
+        "diurnal": diurnal,
+        "weekly": weekly,
+        "ramp": ramp,
     }
     make = kind_of(record, kinds, where)
     fields = dict(record) if isinstance(record, dict) else {}
@@ -328,9 +335,10 @@ def arrivals_from_record(record: object, where: str = "arrivals") -> Arrivals:
         fields["stream"] = arrivals_from_record(fields.get("stream", {"kind": "poisson"}), f"{where}.stream")
         if isinstance(fields.get("factors"), list):
             fields["factors"] = tuple(fields["factors"])
+    check_fields(make, fields, f"{where}: {kind}")
     try:
         return make(**fields)
     except TypeError as error:
-        raise InputError(f"{where}: a {kind} process with {sorted(fields)} does not work ({error})") from error
+        raise InputError(f"{where}: {kind}: a value is no number") from error
     except InputError as error:
         raise InputError(f"{where}.{error}") from error

@@ -1,5 +1,7 @@
 """One way to refuse a value: which one, what it was, what is allowed."""
 
+from collections.abc import Callable, Iterable
+from inspect import Parameter, signature
 from numbers import Real
 from typing import TypeVar
 
@@ -19,6 +21,17 @@ def require(holds: bool, name: str, value: object, allowed: str) -> None:
 def is_number(value: object) -> bool:
     """Whether a value can be compared with numbers; text and truth values can't."""
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_fields(make: Callable[..., object], fields: Iterable[str], where: str) -> None:
+    """Refuse fields that ``make`` does not take, and the lack of one that it needs."""
+    known = signature(make).parameters
+    for name in fields:
+        if name not in known:
+            raise InputError(f"{where}: unknown field {name!r}; give {', '.join(known)}{nearest(name, known)}")
+    for name, parameter in known.items():
+        if parameter.default is Parameter.empty and name not in fields:
+            raise InputError(f"{where}: {name} is missing; give {', '.join(known)}")
 
 
 def kind_of(record: object, kinds: dict[str, T], where: str) -> T:

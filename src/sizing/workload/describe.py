@@ -140,9 +140,9 @@ def trace_plots(trace: Trace) -> list[str]:
     return [*rate, *length_plot("input", trace.input_tokens), *length_plot("output", trace.output_tokens)]
 
 
-def workload_notes(workload: Workload) -> tuple[str, ...]:
+def workload_notes(workload: Workload, path: str = "") -> tuple[str, ...]:
     """What a plan from a workload file or a shape has to say about it."""
-    notes = [f"workload {workload.name or 'file'}" + (f" ({workload.source})" if workload.source else "")]
+    notes = [f"workload {path or workload.name}" + (f" ({workload.source})" if workload.source else "")]
     if workload.ideal_prefix_share > 0:
         notes.append(f"workload: an unlimited prefix cache would hold {workload.ideal_prefix_share:.0%} of the prompts")
     return tuple(notes)

@@ -57,7 +57,7 @@ def traffic_from(
         workload = read_workload(path)
         if request_rate_per_s is not None:
             workload = workload.at_rate(request_rate_per_s)
-        return Given(workload, None, workload_notes(workload))
+        return Given(workload, None, workload_notes(workload, str(path)))
     trace = read_trace(path, kind, progress=progress)
     workload = workload_of(trace, request_rate_per_s, rate=rate, lengths=lengths)
     return Given(workload, trace, trace_notes(trace, workload))
@@ -78,5 +78,5 @@ def workload_of(
     if request_rate_per_s is None:
         return fit(trace, rate=rate, lengths=lengths)
     if math.isfinite(trace.summary().rate_per_s):
-        return replace(fit(trace, lengths=lengths), request_rate_per_s=request_rate_per_s)
+        return replace(fit(trace, rate=rate, lengths=lengths), request_rate_per_s=request_rate_per_s)
     return fit_lengths(trace, request_rate_per_s, lengths=lengths)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sizing.errors import InputError
-from sizing.workload.checks import require
+from sizing.workload.checks import check_fields, require
 from sizing.workload.lengths import Floats, Ints, Length, as_length
 from sizing.workload.mixture import length_from_record
 
@@ -184,9 +184,10 @@ def sessions_from_record(record: dict[str, Any], where: str = "sessions") -> Ses
     try:
         if "pauses" in fields:
             fields["pauses"] = Pauses(**{k: tuple(v) for k, v in fields["pauses"].items()})
+        check_fields(Sessions, fields, where)
         return Sessions(**fields)
     except (TypeError, AttributeError) as error:
-        raise InputError(f"{where}: {sorted(fields)} does not work ({error})") from error
+        raise InputError(f"{where}: a value is no number or list of numbers ({error})") from error
     except InputError as error:
         raise InputError(f"{where}.{error}") from error
 
@@ -202,9 +203,10 @@ def prefix_from_record(record: dict[str, Any], where: str = "prefix") -> SharedP
     fields = dict(record)
     if "tokens" in fields:
         fields["tokens"] = length_from_record(fields["tokens"], f"{where}.tokens")
+    check_fields(SharedPrefix, fields, where)
     try:
         return SharedPrefix(**fields)
     except TypeError as error:
-        raise InputError(f"{where}: {sorted(fields)} does not work ({error})") from error
+        raise InputError(f"{where}: a value is no number ({error})") from error
     except InputError as error:
         raise InputError(f"{where}.{error}") from error

@@ -113,6 +113,10 @@ class Reader(ABC):
     def recognises(self, head: Head) -> bool:
         """Whether a file that begins like this is of the format."""
 
+    def lacks(self, head: Head) -> str:
+        """What a file that is nearly of the format lacks; empty if it is not near."""
+        return ""
+
     @abstractmethod
     def read(self, source: Source, log: RowLog, seed: int) -> Raw:
         """Columns of the file; rows that can't be read are counted in ``log``."""
@@ -250,10 +254,11 @@ def _told(head: Head) -> str:
             return name
     first = head.lines[0] if len(head.lines[0]) <= 80 else head.lines[0][:77] + "..."
     first = "".join(c if c.isprintable() else "?" for c in first)
+    lacks = next(filter(None, (reader().lacks(head) for reader in TRACE_READERS.entries().values())), "")
     kinds = "; ".join(f"{n}: {d}" for n, d in trace_kinds().items())
     raise InputError(
-        f"{head.path}: line 1: {first!r} begins no trace format that is known; give one of these, or name its "
-        f"kind (--kind) ({kinds})"
+        f"{head.path}: line 1: {first!r} begins no trace format that is known{lacks and f' ({lacks})'}; give one of "
+        f'these, or name its kind (--kind), or begin a workload file with schema = "sizing.workload" ({kinds})'
     )
 
 

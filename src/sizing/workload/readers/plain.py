@@ -37,6 +37,13 @@ class Plain(Reader):
             return any(_has(set(o)) and not any(m in o for m in marks) and "timestamp" not in o for o in found)
         return _has({c.lower() for c in head.columns()})
 
+    def lacks(self, head: Head) -> str:
+        """The column that is not there, if the two others are."""
+        rows = head.objects()
+        names = set(rows[0]) if rows else {c.lower() for c in head.columns()}
+        missing = [wanted for wanted in (TIMES, INPUTS, OUTPUTS) if not names & set(wanted)]
+        return f"it lacks {missing[0][0]}" if len(missing) == 1 else ""
+
     def read(self, source: Source, log: RowLog, seed: int) -> Raw:
         """Times and tokens as they are."""
         head = source.head()

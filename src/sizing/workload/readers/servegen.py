@@ -6,9 +6,11 @@ dicts. Requests are drawn from both; rates and lengths are the file's, single re
 """
 
 import ast
+import gzip
 import json
 import math
 import re
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -71,14 +73,21 @@ def _is_number(text: str) -> bool:
 def _pair(path: Path) -> tuple[Path, Path]:
     """The trace and the data set of a client, given either."""
     name = path.name
-    if name.endswith(".json"):
-        trace, dataset = path.with_name(name.replace("dataset.json", "trace.csv")), path
+    if "dataset.json" in name:
+        trace, dataset = _beside(path, name.replace("dataset.json", "trace.csv")), path
     else:
-        trace, dataset = path, path.with_name(name.replace("trace.csv", "dataset.json"))
+        trace, dataset = path, _beside(path, name.replace("trace.csv", "dataset.json"))
     for file, other in ((trace, dataset), (dataset, trace)):
         if file == other or not file.exists():
             raise UnknownFile(f"{path}: its other half, {file.name!r}, is not beside it; put both in one folder")
     return trace, dataset
+
+
+def _beside(path: Path, name: str) -> Path:
+    """A file beside another one, with or without ``.gz``; whether either is packed is told by its content."""
+    plain = path.with_name(name.removesuffix(".gz"))
+    packed = plain.with_name(plain.name + ".gz")
+    return packed if packed.exists() and not plain.exists() else plain
 
 
 def _windows(source: Source, log: RowLog) -> Floats:
@@ -123,8 +132,9 @@ def _arrivals(random: np.random.Generator, row: Floats, step_s: float) -> tuple[
 def _lengths(path: Path) -> tuple[dict[float, Pdf], dict[float, Pdf]]:
     """Distributions of input and output length by the beginning of their window [s]."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        raw = path.read_bytes()
+        data = json.loads(gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw)
+    except (OSError, EOFError, ValueError, RecursionError, zlib.error) as error:
         raise InputError(f"{path}: not a JSON file that can be read ({error}); fetch it again") from error
     if not isinstance(data, dict):
         raise InputError(f"{path}: a list where windows are expected; is this a ServeGen data set?")
