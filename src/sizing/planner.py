@@ -28,7 +28,7 @@ from sizing.prepared import Prepared, prepare
 from sizing.replica.colocated import METHODS, Load, ReplicaCapacity, load_at_rate, replica_capacity
 from sizing.replica.percentile import as_seen, out_of_depth, over_mean, rate_within
 from sizing.replica.predicted import at_rate, spread_of_rate
-from sizing.workload import Slo, Workload
+from sizing.workload import OnOff, Slo, Workload
 
 if TYPE_CHECKING:
     from sizing.simulator.rates import Verification
@@ -105,6 +105,8 @@ def _caution(prepared: Prepared, question: Question, rate_per_s: float, seen: Wo
     """Why the closed form should not be relied on for this replica; empty when it may be."""
     if prepared.prediction is None or question.method != "predicted":
         return ""
+    if isinstance(question.workload.arrivals, OnOff):
+        return "arrivals that jump between a busy and a quiet state are a Poisson stream to the closed form"
     return out_of_depth(prepared.prediction, seen, rate_per_s, question.slo)
 
 
@@ -307,7 +309,7 @@ def plan(
     if question.workload.request_rate_per_s > the_workload.request_rate_per_s:
         notes = (
             *notes,
-            f"planned for the busiest time of the profile, {question.workload.request_rate_per_s:.3g} requests/s of "
+            f"planned for the busiest time, {question.workload.request_rate_per_s:.3g} requests/s of "
             f"{the_workload.request_rate_per_s:.3g} on average; USD per token are at the busiest too",
         )
     kernels = engine_timing(the_settings.engine).kernels
@@ -340,7 +342,8 @@ def _plan(
     """The answers ranked, with what is to be said about them."""
     ranked = sorted((a for a in answers if isinstance(a, Evaluation)), key=_rank)
     said: dict[str, str] = {}
-    if verify is not False and not question.slo.on_means:
+    bursts = isinstance(question.workload.arrivals, OnOff)  # of which a mean is as far off as a percentile
+    if verify is not False and (bursts or not question.slo.on_means):
         ranked, said = _settled_by_simulation(ranked, question, progress)
     cautions = (said.get(e.deployment.gpu.id, f"{e.deployment.gpu.id}: {e.caution}") for e in ranked if e.caution)
     notes = (*notes, *cautions)

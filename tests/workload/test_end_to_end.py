@@ -8,7 +8,7 @@ from tests.workload.test_fit_and_files import traced
 
 import sizing
 from sizing.simulator import simulate
-from sizing.workload import Lognormal, Workload, diurnal, read_trace
+from sizing.workload import Lognormal, OnOff, Workload, diurnal, read_trace
 
 SLO = sizing.Slo(ttft_s=2.0, tpot_s=0.030, percentile=90)
 
@@ -71,5 +71,16 @@ def test_a_day_is_planned_for_its_peak(percentile: float | None) -> None:
     slo = sizing.Slo(ttft_s=1.0, tpot_s=0.020, percentile=percentile)
     of_day, of_peak = (sizing.plan("Qwen/Qwen3-8B", workload=w, slo=slo, gpus=("h100",)) for w in (day, steady))
     assert of_day.require().fleet == of_peak.require().fleet
-    assert any("busiest time of the profile, 31.9 requests/s of 20 on average" in note for note in of_day.notes)
+    assert any("busiest time, 31.9 requests/s of 20 on average" in note for note in of_day.notes)
     assert not any("busiest" in note for note in of_peak.notes)
+
+
+@pytest.mark.parametrize("percentile", [None, 95])
+@pytest.mark.parametrize("on_s", [10.0, 600.0])
+def test_busy_states_are_not_planned_for_as_a_poisson_stream(percentile: float | None, on_s: float) -> None:
+    bursts = OnOff(on_s=on_s, off_s=3 * on_s, quiet_share=0.1)
+    load = Workload(request_rate_per_s=10.0, input_tokens=2000, output_tokens=400, arrivals=bursts)
+    slo = sizing.Slo(ttft_s=1.0, tpot_s=0.020, percentile=percentile)
+    best = sizing.plan("Qwen/Qwen3-8B", workload=load, slo=slo, gpus=("h100",)).require()
+    replayed = simulate(load, best.deployment, replicas=best.fleet.replicas, slo=slo, requests=30_000, seed=100)
+    assert replayed.attained, replayed.judgement()

@@ -133,9 +133,7 @@ def _published(model: Model, weights: str | None) -> tuple[Model, str | None]:
     return (found, None) if alike and known and found.checkpoint.name.startswith(weights) else (model, weights)
 
 
-def _kv(
-    row: Mapping[str, str], timing: EngineTiming, weights: str | None, model: Model, gpu: Gpu, notes: Notes
-) -> str:
+def _kv(row: Mapping[str, str], timing: EngineTiming, weights: str | None, model: Model, gpu: Gpu, notes: Notes) -> str:
     text = (row.get("kv_precision") or "").lower()
     if "fp8" in text:
         return "fp8"

@@ -8,13 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from sizing.errors import InputError
-from sizing.workload.arrivals import Arrivals, Poisson, Profile
+from sizing.workload.arrivals import Arrivals, OnOff, Poisson, Profile
 from sizing.workload.checks import is_number
 from sizing.workload.lengths import Fixed, Floats, Ints, Length, as_length
 from sizing.workload.measured import Pairs
 from sizing.workload.requests import Requests
 from sizing.workload.sessions import Sessions, SharedPrefix, turns_of
 
+LASTING_S = 60.0
+"""A busy state this long, several times what a request stays, is planned for as a steady rate. [s]"""
 _STREAMS = ("arrivals", "input", "output", "turns", "pauses", "prefix")
 
 
@@ -120,10 +122,12 @@ class Workload:
         return replace(self, request_rate_per_s=request_rate_per_s)
 
     def at_peak(self) -> "Workload":
-        """The busiest time of the profile, held for good."""
-        steady = self.arrivals.stream if isinstance(self.arrivals, Profile) else self.arrivals
-        rate = self.peak_rate_per_s if isinstance(self.arrivals, Profile) else self.request_rate_per_s
-        return replace(self, request_rate_per_s=rate, arrivals=steady)
+        """The busiest time of the profile, or of states that last, held for good."""
+        if isinstance(self.arrivals, Profile):
+            return replace(self, request_rate_per_s=self.peak_rate_per_s, arrivals=self.arrivals.stream)
+        if isinstance(self.arrivals, OnOff) and self.arrivals.on_s >= LASTING_S:
+            return replace(self, request_rate_per_s=self.peak_rate_per_s, arrivals=Poisson())
+        return self
 
     def sample(self, n: int, seed: int = 0) -> Requests:
         """Draw the first ``n`` requests; the same ``seed`` gives the same ones on every machine.
