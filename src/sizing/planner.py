@@ -45,9 +45,15 @@ REMEDIES = {
     "tpot": "relax --slo-tpot, put a replica on more GPUs (--tp), store weights in fewer bits (--weights fp8), or take "
     "a GPU with more memory bandwidth",
     "ttft": "relax --slo-ttft, shorten the prompt, put a replica on more GPUs (--tp), or take a GPU with more compute",
+    "context": "shorten the prompt, take a model with a longer context, or set max_model_len if the model is extended",
     "law": "this is a fault of the calibration or of the library: check --calibration, or report it",
     "layout": "choose a tensor parallel size that divides the attention heads and fits the node",
 }
+
+
+SAMPLED = 20_000
+WORTH_SAYING = 1e-3
+"""Requests drawn to see how many are too long, and the share from which on it is said. [request], [1]"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +80,10 @@ def capacity(prepared: Prepared, question: Question, seen: Workload | None = Non
 def evaluate(prepared: Prepared, question: Question, usd_per_gpu_hour: float | None) -> Evaluation | Rejected:
     """One deployment against the targets, top to bottom: batch, replica, fleet, spares, load, cost."""
     workload, targets, deployment = question.workload, question.targets, prepared.deployment
+    tokens, most = workload.mean_input_tokens + workload.mean_output_tokens, _context(deployment)
+    if most and tokens > most:
+        reason = f"a request has {tokens:,.0f} tokens on average, and the context ends at {most:,}"
+        return Rejected(deployment=deployment, limit="context", reason=reason, remedy=REMEDIES["context"])
     seen, sharers = _stream(prepared, question)
     batch, replica = capacity(prepared, question, seen)
     if replica.request_rate_per_s <= 0:
@@ -346,7 +356,7 @@ def _plan(
     if verify is not False and (bursts or not question.slo.on_means):
         ranked, said = _settled_by_simulation(ranked, question, progress)
     cautions = (said.get(e.deployment.gpu.id, f"{e.deployment.gpu.id}: {e.caution}") for e in ranked if e.caution)
-    notes = (*notes, *cautions)
+    notes = (*notes, *cautions, *_beyond_context(ranked[:1], question.workload))
     checked = verify_evaluation(ranked[0], question) if verify and ranked else None
     if checked is not None:
         notes = (*notes, f"{ranked[0].deployment.gpu.id}: {checked.verdict()}")
@@ -355,6 +365,34 @@ def _plan(
         evaluations=tuple(ranked), rejected=tuple(a for a in answers if isinstance(a, Rejected)),
         assumptions=tuple(listed), notes=(*notes, *model.warnings), verification=checked,
     )  # fmt: skip
+
+
+def _beyond_context(cheapest: Sequence[Evaluation], workload: Workload) -> tuple[str, ...]:
+    """What an engine would refuse of the traffic, which the closed form takes for served."""
+    notes = []
+    for evaluation in cheapest:
+        deployment = evaluation.deployment
+        most = _context(deployment)
+        shared = workload.mean_input_tokens - workload.input_length.mean
+        if not most or (workload.sessions is None and _longest(workload) + shared <= most):
+            continue
+        drawn = workload.sample(SAMPLED)
+        beyond = float((drawn.input_tokens + drawn.output_tokens > most).mean())
+        if beyond >= WORTH_SAYING:
+            notes.append(
+                f"{beyond:.1%} of requests are longer than {most:,} tokens, the context of {deployment.model.name}: an "
+                "engine refuses them, and percentile targets are missed by as many"
+            )
+    return tuple(notes)
+
+
+def _context(deployment: Deployment) -> int:
+    """Longest request that an engine takes by its settings or the model; 0 if neither says. [token]"""
+    return deployment.settings.max_model_len or deployment.model.max_positions or 0
+
+
+def _longest(workload: Workload) -> float:
+    return workload.input_length.most + workload.output_length.most
 
 
 def _settled_by_simulation(

@@ -8,7 +8,7 @@ from tests.workload.test_fit_and_files import traced
 
 import sizing
 from sizing.simulator import simulate
-from sizing.workload import Lognormal, OnOff, Workload, diurnal, read_trace
+from sizing.workload import Empirical, Lognormal, OnOff, Workload, diurnal, read_trace
 
 SLO = sizing.Slo(ttft_s=2.0, tpot_s=0.030, percentile=90)
 
@@ -84,3 +84,28 @@ def test_busy_states_are_not_planned_for_as_a_poisson_stream(percentile: float |
     best = sizing.plan("Qwen/Qwen3-8B", workload=load, slo=slo, gpus=("h100",)).require()
     replayed = simulate(load, best.deployment, replicas=best.fleet.replicas, slo=slo, requests=30_000, seed=100)
     assert replayed.attained, replayed.judgement()
+
+
+def test_requests_beyond_the_context_are_said() -> None:
+    """Half of the requests have 50,000 tokens in, where the model takes 40,960."""
+    mixed = Empirical(tokens=(1000.0, 50_000.0), weights=(1.0, 1.0))
+    plans = [
+        sizing.plan(
+            "Qwen/Qwen3-8B", gpus=("h100",), slo=sizing.Slo(ttft_s=20.0, tpot_s=0.2),
+            workload=Workload(request_rate_per_s=0.5, input_tokens=lengths, output_tokens=100),
+        )
+        for lengths in (mixed, 1000)
+    ]  # fmt: skip
+    (said,) = (note for note in plans[0].notes if "longer than 40,960 tokens" in note)
+    assert 49 < float(said.split("%")[0]) < 51
+    assert not any("longer than" in note for note in plans[1].notes)
+
+
+def test_traffic_beyond_the_context_is_infeasible() -> None:
+    plan = sizing.plan(
+        "Qwen/Qwen3-8B", gpus=("h100",), slo=sizing.Slo(ttft_s=100.0, tpot_s=1.0),
+        workload=Workload(request_rate_per_s=1.0, input_tokens=100_000, output_tokens=400),
+    )  # fmt: skip
+    assert plan.best is None
+    (rejected,) = plan.rejected
+    assert (rejected.limit, "100,400 tokens" in rejected.reason, "40,960" in rejected.reason) == ("context", True, True)
