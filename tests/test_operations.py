@@ -109,10 +109,13 @@ def test_launches_of_an_eager_token_are_the_seeds_2398():
     assert launches(read_model("Qwen/Qwen3-8B")) == 2398
 
 
-@pytest.mark.parametrize(("weights", "quantised"), [("fp8", True), ("nvfp4", True), ("bf16", False)])
-def test_products_of_a_served_model_take_their_input_quantised(weights, quantised):
+@pytest.mark.parametrize(
+    ("engine", "weights", "quantised"),
+    [("vllm", "fp8", True), ("trtllm", "nvfp4", True), ("vllm", "nvfp4", False), ("vllm", "bf16", False)],
+)
+def test_products_of_a_served_model_take_their_input_quantised(engine, weights, quantised):
     chip = gpu("b200")
-    cal = calibration("measured", chip)
+    cal = calibration("measured", chip, engine)
     op, s = by_name(operations(deployment(chip="b200", weights=weights)))["attention.qkv"], step(batch=512)
     size = (512.0, op.n, op.k, weights, chip, cal)
     found = float(seconds(op, s, chip, cal)[0]) / op.count
