@@ -9,7 +9,7 @@ linear solve. Kernel times are held; what a kernel table can tell is not fitted 
 by a model or by a row's source.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -418,6 +418,78 @@ def left_out(seen: Sequence[Observation], timing: EngineTiming, by: str = "cell"
         {"group": name, "metric": metric, **_summary(errors[part, i])}
         for i, metric in enumerate(METRICS) for name, part in parts.items() if np.isfinite(errors[part, i]).any()
     ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EveryFit:
+    """Fits of every engine that has rows, and what is left when a group is left out.
+
+    Attributes
+    ----------
+    fits
+        By engine.
+    left_out
+        Errors over all engines together and by engine; empty when nothing was left out.
+    """
+
+    fits: tuple[EngineFit, ...]
+    left_out: tuple[dict[str, object], ...]
+
+    def records(self) -> list[dict[str, object]]:
+        """One row an engine and metric: rows, cells, median error before and after."""
+        return [
+            {"engine": fit.timing.name, "rows": fit.rows, "cells": fit.cells, "metric": metric,
+             "before": then, "after": now}
+            for fit in self.fits for metric, (then, now) in fit.errors.items()
+        ]  # fmt: skip
+
+
+LEAST_ROWS = 40
+"""Rows below which an engine is not fitted when all are asked for. [1]"""
+
+
+def fit_every(
+    rows: Sequence[Mapping[str, str]], engines: Sequence[str], configs: Path | None = None, by: str | None = None,
+    most: int = 2000, shown: Callable[[Sequence[str]], Iterable[str]] = iter,
+) -> EveryFit:  # fmt: skip
+    """Every engine's constants, and their errors on groups that were left out.
+
+    Parameters
+    ----------
+    rows, configs, most
+        As for :func:`observations`.
+    engines
+        Names of records.
+    by
+        Group that is left out, see :func:`left_out_errors`; None for none.
+    shown
+        Wraps the engines, to show progress.
+    """
+    fits, errors, dense = [], {}, {}
+    for engine in shown(engines):
+        try:
+            seen = observations(rows, engine, configs, most)
+        except InputError:
+            continue
+        if len(seen) < LEAST_ROWS:
+            continue
+        fits.append(fit_engine(seen, record_of(engine)))
+        if by is not None:
+            errors[engine] = left_out_errors(seen, fits[-1].timing, by)
+            dense[engine] = np.array([not o.case.deployment.model.is_moe for o in seen])
+    return EveryFit(fits=tuple(fits), left_out=tuple(_together(errors, dense)))
+
+
+def _together(errors: Mapping[str, Floats], dense: Mapping[str, NDArray[np.bool_]]) -> Iterator[dict[str, object]]:
+    if not errors:
+        return
+    every, kinds = np.concatenate(list(errors.values())), np.concatenate(list(dense.values()))
+    parts = {"all": every, "dense models": every[kinds], **errors}
+    parts |= {f"{name}, dense models": found[dense[name]] for name, found in errors.items()}
+    for i, metric in enumerate(METRICS):
+        for name, found in parts.items():
+            if np.isfinite(found[:, i]).any():
+                yield {"group": name, "metric": metric, **_summary(found[:, i])}
 
 
 def _summary(logs: Floats) -> dict[str, object]:

@@ -38,6 +38,7 @@ class Score:
     half_width: float
     kv_short: bool
     assumed: bool
+    experts: bool
     labels: Mapping[str, str]
 
 
@@ -89,7 +90,8 @@ def scores(
                     id=prediction.id, metric=metric, ratio=value.value / measured,
                     inside=value.low <= measured <= value.high,
                     half_width=(value.high - value.low) / 2.0 / value.value,
-                    kv_short=prediction.kv_short, assumed=prediction.assumed_lengths, labels=row,
+                    kv_short=prediction.kv_short, assumed=prediction.assumed_lengths,
+                    experts=prediction.experts, labels=row,
                 )
             )  # fmt: skip
     return found
@@ -117,6 +119,18 @@ def summary(group: str, metric: str, found: Iterable[Score]) -> dict[str, object
     }  # fmt: skip
 
 
+def _known(found: Sequence[Score]) -> dict[str, list[Score]]:
+    """Runs whose configuration is known (quality A and B), dense models and kinds of load apart."""
+    known = [s for s in found if s.labels.get("quality") in ("A", "B")]
+    dense = [s for s in known if not s.experts]
+    kinds = {"closed loop": "concurrency", "offline": "offline", "request rate": "request_rate"}
+    parts = {"quality A and B": known, "quality A and B, dense models": dense}
+    loops = [s for s in dense if s.labels.get("load_kind") == "concurrency"]
+    for name, kind in kinds.items():
+        parts[f"quality A and B, {name}"] = [s for s in known if s.labels.get("load_kind") == kind]
+    return {**parts, "quality A and B, closed loop, dense models": loops}
+
+
 def table(
     found: Sequence[Score], by: Sequence[str] = ("engine", "gpu", "model_family", "quality")
 ) -> list[dict[str, object]]:
@@ -138,6 +152,7 @@ def table(
         plain = [s for s in mine if not s.assumed and not (short and s.kv_short)]
         parts = {
             "all": plain,
+            **_known(plain),
             "short of KV room or overloaded": [s for s in mine if short and s.kv_short and not s.assumed],
             "lengths guessed": [s for s in mine if s.assumed],
         }

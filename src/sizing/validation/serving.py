@@ -42,6 +42,8 @@ class RowPrediction:
         Whether a length was guessed; such rows are scored apart.
     kv_short
         Whether the model itself flags the run as short of KV room.
+    experts
+        Whether the model is a mixture of experts, as opposed to a dense one.
     assumptions
         What the row left open.
     """
@@ -51,6 +53,7 @@ class RowPrediction:
     reason: str = ""
     assumed_lengths: bool = False
     kv_short: bool = False
+    experts: bool = False
     assumptions: tuple[str, ...] = ()
 
     def cells(self) -> dict[str, object]:
@@ -242,7 +245,7 @@ def predict_row(
         "output_tok_s": _times(run.output_tokens_per_s, case.replicas),
     }
     return RowPrediction(id=case.id, values=values, assumed_lengths=case.guessed_lengths, kv_short=run.kv_short,
-                         assumptions=case.assumptions)  # fmt: skip
+                         experts=case.deployment.model.is_moe, assumptions=case.assumptions)  # fmt: skip
 
 
 def _times(found: Estimate, factor: float) -> Estimate:
