@@ -4,7 +4,7 @@ Identity: ``KV room = free after loading - free before loading * (1 - mem_fracti
 0.04 GiB in 5 of 6 start-up logs. Activations and graphs come out of the 1 - mem_fraction_static.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sizing.architecture import Model
 from sizing.catalog import Gpu
@@ -23,6 +23,8 @@ SWA_RATIO = 0.8
 STATE_RATIO = 0.9
 #: ``mem_fraction_static`` by tensor-parallel size, from SGLang's server arguments up to 0.4.
 FRACTION = ((16, 0.79), (8, 0.81), (4, 0.85), (2, 0.87), (1, 0.88))
+#: Largest batch that logits and graphs are set aside for [sequence].
+GRAPH_BATCH = 256
 
 
 @register("sglang")
@@ -33,11 +35,15 @@ class Sglang(Engine):
     name: str = "sglang"
 
     def defaults(self, model: Model, gpu: Gpu, tp: int = 1, max_model_len: int | None = None) -> Defaults:
-        """Static fraction by tensor-parallel size; chunked prefill of 8,192 tokens; pages of one token."""
+        """Static fraction by tensor-parallel size; chunked prefill of 8,192 tokens; pages of one token.
+
+        Requests that run at once are 2,048 to 4,096 by the cache's size (``ModelRunner``: ``max_total_num_tokens /
+        context_len * 512`` within those bounds); the lower bound is taken.
+        """
         fraction = next(share for size, share in FRACTION if tp >= size)
         return Defaults(
             memory_utilization=fraction,
-            max_num_seqs=256,
+            max_num_seqs=2048,
             max_num_batched_tokens=8192 if gpu.process_memory_bytes > 35 * GIB else 2048,
             block_size=1,
             max_model_len=max_model_len or model.max_positions or 8192,
@@ -45,9 +51,10 @@ class Sglang(Engine):
 
     def overhead(self, rank: Rank) -> Overhead:
         """Activations and graphs, outside the static share; the process's own before it loads."""
+        sampled = replace(rank, max_num_seqs=min(rank.max_num_seqs, GRAPH_BATCH))
         return Overhead(
             weights_extra_bytes=footprint.rotary_bytes(rank),
-            activation_bytes=footprint.forward_bytes(rank) + footprint.sampler_bytes(rank, 14.0),
+            activation_bytes=footprint.forward_bytes(rank) + footprint.sampler_bytes(sampled, 14.0),
             cuda_graph_bytes=(0.6 + 0.02 * rank.depth) * GIB if rank.cuda_graphs else 0.0,
             context_bytes=(ROCM_CONTEXT_GIB if rank.gpu.vendor == "AMD" else CONTEXT_GIB)[rank.tp > 1] * GIB,
         )

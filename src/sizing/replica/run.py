@@ -201,8 +201,10 @@ def _burst(steps: StepModel, room: Room, requests: float | None, lengths: Length
     curve = run_curve(steps, lengths, scheduling, active, others)
     found = curve_at(curve, curve.active, active)
     wave = _first_wave_s(found, active, lengths, scheduling, steps.engine)
-    residence = found["start_s"] + (lengths.output_tokens - 1.0) * found["tpot_s"]
     first = min(active / count, 1.0)
+    alone = _first_tpot_s(steps, found, active, lengths, scheduling)
+    found["tpot_s"] = first * np.maximum(alone, found["tpot_s"]) + (1.0 - first) * found["tpot_s"]
+    residence = found["start_s"] + (lengths.output_tokens - 1.0) * found["tpot_s"]
     queue = np.maximum(count - active, 0.0) / found["rate_per_s"] / 2.0
     found["ttft_s"] = first * wave + (1.0 - first) * (found["start_s"] + queue)
     if count < 1e8:
@@ -213,6 +215,19 @@ def _burst(steps: StepModel, room: Room, requests: float | None, lengths: Length
     limited = "load" if count <= active else _limit(room)
     return found, {"waiting": max(count - active, 0.0) if requests else 0.0, "limited_by": limited,
                    "kv_short": limited == "kv_room"}  # fmt: skip
+
+
+def _first_tpot_s(steps: StepModel, found: dict[str, Values], active: float, lengths: Lengths, scheduling: Scheduling
+                  ) -> Values:  # fmt: skip
+    """Mean time per output token of requests that all start together. [s]
+
+    While prompts are left, every step is full of them: a request is held up by half of those steps on average, spread
+    over its own answer, so short answers see more of it: the mean of 1/O is (1 + cv^2) / E[O] for lognormal lengths.
+    """
+    needed = active * lengths.input_tokens / max(scheduling.token_budget, 16.0)
+    held_s = found["full_step_s"] * max(needed - 1.0, 0.0) / 2.0
+    decode_s = np.ravel(decode_tokens_s(steps, np.array([active]), lengths, scheduling))
+    return np.asarray(decode_s + held_s * (1.0 + lengths.output_cv**2) / max(lengths.output_tokens - 1.0, 1e-9))
 
 
 def run_of(found: dict[str, Values], state: State, lengths: Lengths, spread: dict[str, float]) -> Run:
