@@ -1,7 +1,7 @@
 """Closed-form TTFT and TPOT, mean, p95 and p99, beside the simulator's: the table of the percentiles page.
 
 Run: python docs/scripts/percentile_errors.py [--shapes chat,rag] [--cv 1,2,3] [--utilisation 0.3,0.85]
-     [--requests 60000] [--replications 8] [--keep FILE] [--held-out] [--rows]
+     [--requests 60000] [--replications 8] [--keep FILE] [--held-out | --untouched] [--rows]
 
 Utilisation is the request rate over the rate at which the replica saturates: the KV room, or the most sequences, full.
 """
@@ -23,10 +23,19 @@ from sizing.workload.arrivals import Gamma
 from sizing.workload.shapes import shape
 
 REPLICAS = (("Qwen/Qwen3-8B", 1, "h100-sxm"), ("Qwen/Qwen3-32B", 2, "h100-sxm"), ("Qwen/Qwen3-30B-A3B", 1, "h100-sxm"))
-#: Replicas that neither the closed form nor its bounds were looked at with.
+#: Replicas that the closed form was not made with; the bounds of its depth were set with these in view as well.
 HELD_OUT = (
     ("meta-llama/Llama-3.1-8B-Instruct", 1, "l40s"), ("meta-llama/Llama-3.1-70B-Instruct", 4, "h200-sxm"),
     ("openai/gpt-oss-120b", 2, "h100-sxm"), ("google/gemma-2-9b-it", 1, "a100-80-sxm"),
+    ("Qwen/Qwen3-14B", 1, "h100-sxm"), ("mistralai/Mistral-Small-24B-Instruct-2501", 1, "h200-sxm"),
+    ("meta-llama/Llama-3.1-70B-Instruct", 2, "h200-sxm"), ("Qwen/Qwen3-30B-A3B", 2, "h100-sxm"),
+)  # fmt: skip
+#: Replicas that nothing was set with: the last four were simulated once the bounds stood.
+UNTOUCHED = (
+    ("meta-llama/Llama-3.1-8B-Instruct", 1, "h100-sxm"), ("Qwen/Qwen3-32B", 1, "h200-sxm"),
+    ("openai/gpt-oss-20b", 1, "h100-sxm"), ("Qwen/Qwen2.5-14B-Instruct", 1, "a100-80-sxm"),
+    ("Qwen/Qwen2.5-72B-Instruct", 4, "h100-sxm"), ("Qwen/Qwen3-4B", 1, "l40s"),
+    ("mistralai/Mixtral-8x7B-Instruct-v0.1", 2, "h100-sxm"), ("google/gemma-3-27b-it", 1, "h200-sxm"),
 )  # fmt: skip
 FIGURES = tuple(f"{metric}_{at}" for metric in ("ttft", "tpot") for at in ("mean", "p95", "p99"))
 
@@ -73,14 +82,15 @@ def rows(arguments):
     kept = Path(arguments.keep) if arguments.keep else None
     known = json.loads(kept.read_text()) if kept and kept.exists() else {}
     numbers = [[float(x) for x in text.split(",")] for text in (arguments.cv, arguments.utilisation)]
-    replicas = HELD_OUT if arguments.held_out else REPLICAS
+    replicas = HELD_OUT if arguments.held_out else UNTOUCHED if arguments.untouched else REPLICAS
     for (model, tp, gpu), name in itertools.product(replicas, arguments.shapes.split(",")):
         for cv, utilisation in itertools.product(*numbers):
             workload = replace(shape(name), arrivals=Gamma(cv=cv))
             ready = prepared(model, tp, gpu, workload)
             workload = workload.at_rate(utilisation * saturated_per_s(ready.prediction))
             rate = workload.request_rate_per_s
-            key = f"{model} {name} {cv:g} {utilisation:g} {arguments.requests} {arguments.replications} {rate:.3g}"
+            runs = f"{arguments.requests} {arguments.replications}"
+            key = f"{model} {tp} {gpu} {name} {cv:g} {utilisation:g} {runs} {rate:.3g}"
             if key not in known:
                 if ready.memory.kv_tokens < context_of(workload):
                     continue
@@ -135,7 +145,8 @@ def main():
     parser.add_argument("--requests", type=int, default=60_000)
     parser.add_argument("--replications", type=int, default=8)
     parser.add_argument("--keep", help="file that simulated figures are kept in and read back from")
-    parser.add_argument("--held-out", action="store_true", help="other replicas: L40S, H200, H100 and A100")
+    parser.add_argument("--held-out", action="store_true", help="other replicas: L40S, A100, H100 and H200")
+    parser.add_argument("--untouched", action="store_true", help="replicas that nothing was set with")
     parser.add_argument("--rows", action="store_true", help="every case, with the mean too")
     arguments = parser.parse_args()
     found = list(rows(arguments))

@@ -5,8 +5,10 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import gamma
 
+import sizing
+from sizing.engines.timing import Scheduling
 from sizing.replica.company import gamma_below
-from sizing.replica.prompts import GRID, REACH, WEIGHTS, left_behind, longest_wait_s, on_grid, waits
+from sizing.replica.prompts import GRID, REACH, WEIGHTS, left_behind, longest_wait_s, on_grid, prompts_of, waits
 from sizing.replica.renewal import renewal
 
 
@@ -77,3 +79,19 @@ def test_prompts_left_behind_are_those_of_drawn_bursts() -> None:
         place = ahead % together
         left = np.maximum(behind - (together - 1 - place), 0).mean()
         assert float(left_behind(np.array(after), together)) * after == pytest.approx(left, rel=0.03)
+
+
+@pytest.mark.parametrize("mean_tokens", [2_000.0, 2_050.0, 2_250.0, 2_500.0, 2_559.0, 2_570.0])
+def test_time_that_prompts_share_does_not_hang_on_where_a_tile_fills(mean_tokens: float) -> None:
+    token_s, tile, start_s = 2e-5, 512, 0.004
+
+    class Tiled:
+        """Steps of whole tiles, and a start."""
+
+        def step_s(self, batch: np.ndarray, context: np.ndarray, new: np.ndarray, *_: np.ndarray) -> np.ndarray:
+            return 0.01 + 1e-5 * batch + np.where(new > 0, start_s, 0.0) + token_s * tile * np.ceil(new / tile)
+
+    asked = sizing.Workload(request_rate_per_s=1.0, input_tokens=mean_tokens, output_tokens=100)
+    found = prompts_of(Tiled(), Scheduling(), asked, np.array([1.0, 8.0]), 1_000.0, 4.0)
+    # a prompt of any length fills half a tile more than it has, on average over lengths
+    assert found.fixed_s == pytest.approx(np.full(2, start_s + token_s * tile / 2), abs=token_s * tile / 4)

@@ -180,3 +180,14 @@ def test_what_the_closed_form_does_not_follow_is_said() -> None:
         assert prediction is not None
         rate = saturating(ready, asked, 0.3).request_rate_per_s
         assert word in out_of_depth(prediction, asked, rate)
+
+
+@pytest.mark.parametrize(
+    ("name", "which", "cv", "utilisation", "word"),
+    [("code", 0, 1.0, 0.85, "prefill takes"), ("code", 0, 3.0, 0.5, "queue for prefill"),
+     ("chat", 2, 1.0, 0.3, "a step that prefills")],
+)  # fmt: skip
+def test_much_prefill_is_said(name: str, which: int, cv: float, utilisation: float, word: str) -> None:
+    ready, asked = case(name, which, cv, utilisation)
+    assert ready.prediction is not None
+    assert word in out_of_depth(ready.prediction, asked, asked.request_rate_per_s)

@@ -31,12 +31,19 @@ LONG_ANSWER = 256.0
 """Fixed answers from which on the curve itself is the mean: a request's own step adds under 2 %. [token]"""
 MOST_CV = 3.0
 """CV of the gaps up to which the closed form was held against the simulator; burstier streams count as such. [1]"""
-OVERFLOW = 5e-4
-"""Share of requests that may find the room full at p99, were all of one length. [1]"""
+OVERFLOW = 2.5e-4
+"""Share of requests that may find the room full at p99, were all of one length: half of where a replica of long
+answers was seen to stay slow for good. [1]"""
 MOST_BEND = 1.05
 """Slope of a step over that after a burst, up to which linear noise was found to hold for few requests. [1]"""
 LEAST_EXCESS = 0.1
 """Squared CV of the gaps above one, below which a stream counts as Poisson. [1]"""
+MOST_GAIN = 3.5
+"""Steady answer of a step to one request more over the open one, up to which linear noise was found to hold. [1]"""
+MOST_BURSTY_LOAD = 0.35
+"""Load of the queue of prompts where the gaps' CV is above 2. [1]"""
+MOST_FIXED = 0.6
+"""Extra time of a step for prefilling at all, which prompts of a step share, over that of a decode step. [1]"""
 MOST_OF_ROOM = 0.25
 """Share of the KV room that one request may take. [1]"""
 LONGEST_S = 1e4
@@ -355,10 +362,20 @@ def out_of_depth(prediction: Prediction, workload: Workload, rate_per_s: float, 
         return f"bursts of {stream.burst:.1f} requests come where {decoding:.1f} decode"
     if decoding < 4.0 * stream.burst and _bend(spread.points, decoding, stream) > MOST_BEND:
         return f"with {decoding:.1f} requests that decode a step is no straight line of their number"
-    if stream.gap_cv > 2.0 and at(spread.load) > 0.6:
+    if stream.gap_cv > 2.0 and at(spread.load) > MOST_BURSTY_LOAD:
         return f"bursts of prompts keep the queue for prefill {at(spread.load):.0%} busy"
+    return _much_prefill(spread.points, decoding, share)
+
+
+def _much_prefill(points: Points, decoding: float, share: float) -> str:
+    """Whether prefill takes so much of the time that noise is not small, or a step much to begin; in words."""
     if share > 0.4 and decoding < 8.0:
         return f"answers are short: prefill takes {share:.0%} of the time and {decoding:.1f} requests decode"
+    if (gain := _gain(points, decoding, share)) > MOST_GAIN:
+        return f"prefill takes {share:.0%} of the time, and one request more counts {gain:.1f} times"
+    fixed = float(np.interp(decoding, points.decoding, points.fixed_s / points.decode_s))
+    if fixed > MOST_FIXED:
+        return f"a step that prefills takes {fixed:.1f} decode steps more, however many prompts share it"
     return ""
 
 
@@ -367,6 +384,13 @@ def _bend(points: Points, decoding: float, stream: Renewal) -> float:
     slope = np.maximum(np.gradient(points.decode_s, points.decoding), 1e-12)
     before, after = np.interp([decoding, decoding + stream.burst], points.decoding, slope)
     return float(before / after)
+
+
+def _gain(points: Points, decoding: float, share: float) -> float:
+    """1 / ((1 - f) (1 - e)): longer steps let in more, by the share f of prefill and the elasticity e of a step. [1]"""
+    elasticity = points.decoding * np.gradient(points.decode_s, points.decoding) / points.decode_s
+    growth = float(np.interp(decoding, points.decoding, elasticity))
+    return 1.0 / ((1.0 - share) * max(1.0 - growth, 0.1))
 
 
 def _plain_overflow(prediction: Prediction, rate_per_s: float) -> str:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from sizing.engines.timing import Scheduling
 from sizing.replica.renewal import Renewal
-from sizing.replica.tabulated import percentile_of
 from sizing.steptime import StepModel
 from sizing.workload import Workload
 
@@ -25,6 +24,10 @@ EDGES = np.unique(np.concatenate([
 """Shares that prompts are cut at by length, finely where percentiles lie. [1]"""
 WEIGHTS = np.diff(EDGES)
 MIDDLES = (EDGES[1:] + EDGES[:-1]) / 2.0
+AROUND = np.linspace(0.75, 1.25, 9)
+"""Lengths over their mean that the cost of the mean prompt is averaged over: step times jump where tiles fill. [1]"""
+SHARES = (np.arange(9) + 0.5) / 9.0
+"""Shares of prompts by length at which what they share is looked at beside those that decode. [1]"""
 GRID = 1024
 """Times on a grid, a power of two. [1]"""
 REACH = 8
@@ -103,27 +106,32 @@ def prompts_of(
     tokens = np.maximum(isl.quantile(MIDDLES) + workload.mean_input_tokens - isl.mean, 1.0)
     budget = max(scheduling.token_budget, 16.0)
     mean = float(tokens @ WEIGHTS)
-    sizes = np.concatenate([tokens, [mean, 2.0 * mean]])
-    prompts = np.concatenate([np.ones(len(tokens) + 1), [2.0]])
+    around, some = mean * AROUND, np.interp(SHARES, MIDDLES, tokens)
+    sizes = np.concatenate([tokens, around, 2.0 * around, some])
+    prompts = np.repeat([1.0, 2.0, 1.0], [len(tokens) + len(around), len(around), len(some)])
     pairs = prompts * (sizes / prompts) * (sizes / prompts + 1.0) / 2.0
     chunks = np.maximum(np.ceil(sizes / budget), 1.0) if scheduling.chunked else np.ones_like(sizes)
     beside = decoding if scheduling.mixed else np.zeros_like(decoding)
     busy = busy if scheduling.mixed else 0.0
-    parts = [len(sizes), len(beside)]
-    batch = np.concatenate([np.full(parts[0], busy), beside, [busy], beside])
-    new = np.concatenate([sizes / chunks, np.full(parts[1], mean / chunks[-2]), [0.0], 0.0 * beside])
-    attended = np.concatenate([pairs / chunks, np.full(parts[1], pairs[-2] / chunks[-2]), [0.0], 0.0 * beside])
-    count = np.concatenate([prompts, np.ones(parts[1]), [0.0], 0.0 * beside])
+    many, each = len(beside), len(some)
+    batch = np.concatenate([np.full(len(sizes), busy), np.tile(beside, each), [busy], beside])
+    none = np.zeros(1 + many)
+    new = np.concatenate([sizes / chunks, np.repeat((sizes / chunks)[-each:], many), none])
+    attended = np.concatenate([pairs / chunks, np.repeat((pairs / chunks)[-each:], many), none])
+    count = np.concatenate([prompts, np.ones(each * many), none])
     time_s = np.atleast_2d(steps.step_s(batch, batch * context, new, attended, count))[0]
-    at_nodes, at_points, base, bases = np.split(time_s, np.cumsum([*parts, 1]))
-    extra = np.maximum(at_nodes - base, 0.02 * at_nodes)
-    one, two = extra[-2], extra[-1] * chunks[-1] / chunks[-2]
-    fixed = min(max(2.0 * one - two, 0.0), 0.95 * one) if chunks[-2] == 1.0 else 0.0
-    token_s = (one - fixed) / (mean / chunks[-2])
-    marginal = np.maximum(extra[:-2] - fixed, 0.5 * token_s * tokens / chunks[:-2]) * chunks[:-2]
-    of_mean = float(np.interp(mean, tokens, marginal / chunks[:-2]))
-    return Prompts(tokens=tokens, chunks=chunks[:-2], marginal_s=np.maximum(marginal, 1e-9),
-                   fixed_s=np.maximum(at_points - bases - of_mean, 0.0), budget=budget)  # fmt: skip
+    at_nodes, at_points, base, bases = np.split(time_s, np.cumsum([len(sizes), each * many, 1]))
+    extra = np.maximum(at_nodes - base, 0.02 * at_nodes) * chunks
+    parts = np.cumsum([len(tokens), len(around), len(around)])
+    alone = float(chunks[parts[0] : parts[1]].mean())
+    one, two = (float(part.mean()) / alone for part in np.split(extra, parts)[1:3])
+    fixed = min(max(2.0 * one - two, 0.0), 0.95 * one) if alone == 1.0 else 0.0
+    marginal, chunks = (extra / chunks)[: len(tokens)], chunks[: len(tokens)]
+    marginal = np.maximum(marginal - fixed, 0.5 * (one - fixed) * alone / mean * tokens / chunks)
+    of_some = float(np.interp(SHARES, MIDDLES, marginal).mean())
+    at_points = at_points.reshape(each, many).mean(axis=0)
+    return Prompts(tokens=tokens, chunks=chunks, marginal_s=np.maximum(marginal * chunks, 1e-9),
+                   fixed_s=np.maximum(at_points - bases - of_some, 0.0), budget=budget)  # fmt: skip
 
 
 def left_behind(after: Values, together: float) -> Values:
@@ -233,7 +241,12 @@ class FirstTokens:
         percentile
             Between 0 and 100. [%]
         """
-        return percentile_of(self.time_s, self.below, percentile)
+        share = percentile / 100.0
+        place = np.clip((self.below < share).sum(axis=1), 1, self.below.shape[1] - 1)
+        rows = np.arange(len(place))
+        low, high = self.below[rows, place - 1], self.below[rows, place]
+        part = np.clip((share - low) / np.maximum(high - low, 1e-12), 0.0, 1.0)
+        return np.asarray(self.time_s[rows, place - 1] * (1.0 - part) + self.time_s[rows, place] * part)
 
 
 def first_tokens(
