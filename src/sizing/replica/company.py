@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from sizing.replica.prompts import Prompts, left_behind
 from sizing.replica.renewal import Renewal, renewal
+from sizing.replica.tabulated import percentile_of
 from sizing.workload import Workload
 
 Values = NDArray[np.float64]
@@ -101,12 +102,7 @@ class Company:
         percentile
             Between 0 and 100. [%]
         """
-        share = percentile / 100.0
-        place = np.clip((self.below < share).sum(axis=1), 1, self.below.shape[1] - 1)
-        rows = np.arange(len(place))
-        low, high = self.below[rows, place - 1], self.below[rows, place]
-        part = np.clip((share - low) / np.maximum(high - low, 1e-12), 0.0, 1.0)
-        return np.asarray(self.level_s[rows, place - 1] * (1.0 - part) + self.level_s[rows, place] * part)
+        return percentile_of(self.level_s, self.below, percentile)
 
     def mean_s(self) -> Values:
         """Mean over requests. [s]"""

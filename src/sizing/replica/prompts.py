@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sizing.engines.timing import Scheduling
 from sizing.replica.renewal import Renewal
+from sizing.replica.tabulated import percentile_of
 from sizing.steptime import StepModel
 from sizing.workload import Workload
 
@@ -241,12 +242,7 @@ class FirstTokens:
         percentile
             Between 0 and 100. [%]
         """
-        share = percentile / 100.0
-        place = np.clip((self.below < share).sum(axis=1), 1, self.below.shape[1] - 1)
-        rows = np.arange(len(place))
-        low, high = self.below[rows, place - 1], self.below[rows, place]
-        part = np.clip((share - low) / np.maximum(high - low, 1e-12), 0.0, 1.0)
-        return np.asarray(self.time_s[rows, place - 1] * (1.0 - part) + self.time_s[rows, place] * part)
+        return percentile_of(self.time_s, self.below, percentile)
 
 
 def first_tokens(
