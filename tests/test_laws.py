@@ -84,6 +84,15 @@ def test_more_bandwidth_never_needs_more_gpus(
     )
 
 
+def test_a_curve_that_dips_breaks_no_law() -> None:
+    # Found by the law above: this chip's rate falls between two batches, and Little's law refused the answer.
+    slow = sizing.gpu("h100-sxm")
+    fast = replace(slow, memory_bandwidth_bytes_per_s=3.5 * slow.memory_bandwidth_bytes_per_s)
+    asked = ("measured", 51.0, 183, 802, 0.125)
+    model = "meta-llama/Llama-3.1-70B-Instruct"
+    assert total(model, fast, *asked) <= total(model, slow, *asked) < np.inf
+
+
 @pytest.mark.parametrize("gpu", sizing.gpus())
 def test_every_gpu_of_the_catalogue_gives_an_answer(gpu: str) -> None:
     answer = sizing.plan("Qwen/Qwen3-0.6B", gpus=(gpu,))

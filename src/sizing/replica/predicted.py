@@ -183,6 +183,11 @@ def at_rate(prediction: Prediction, spreads: Spreads, rate_per_s: float) -> dict
         Of the replica.
     rate_per_s
         Request rate of the replica. [request/s]
+
+    Notes
+    -----
+    Rate and TPOT never fall with the batch here, even where the curve dips as a larger tile begins; requests decoding
+    are raised with both, by Little's law.
     """
     rate, tpot, start, _ = prediction.nominal
     found: dict[str, Estimate] = {}
@@ -190,6 +195,8 @@ def at_rate(prediction: Prediction, spreads: Spreads, rate_per_s: float) -> dict
         value = float(np.interp(rate_per_s, rate, values))
         width = float(np.exp(QUANTILE_80 * np.interp(rate_per_s, spreads.rate_per_s, spreads.latency[name])))
         found[f"{name}_s"] = Estimate(value=value, low=value / width, high=value * width)
-    decoding = float(np.interp(rate_per_s, rate, prediction.curve.decoding))
+    curve = prediction.curve
+    raised = rate * tpot / (np.atleast_2d(curve.rate_per_s)[0] * np.atleast_2d(curve.tpot_s)[0])
+    decoding = float(np.interp(rate_per_s, rate, curve.decoding * raised))
     found["decoding"] = Estimate(value=decoding, low=decoding, high=decoding)
     return found
