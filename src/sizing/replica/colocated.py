@@ -1,5 +1,6 @@
 """A replica that prefills and decodes on the same GPUs: the request rate it carries within its targets."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -171,7 +172,11 @@ def replica_capacity(
                                decode_gpu_s=decode_gpu_s, limited_by=limit, method=method)  # fmt: skip
     curve = rate_at_batch_per_s(batch, workload, prefill_s)
     load = load_at_rate(curve, batch, workload, prefill_s, method=method)
-    rates = {"ttft": _largest(curve, load.ttft_s, slo.ttft_s)}
+
+    def ttft_s(rate: NDArray[np.float64]) -> ArrayLike:
+        return load_at_rate(rate, batch, workload, prefill_s, method=method).ttft_s
+
+    rates = {"ttft": _refined(curve, load.ttft_s, slo.ttft_s, ttft_s)}
     if method == "time-share":
         rates["tpot"] = _largest(curve, load.tpot_s, slo.tpot_s)
         if rates["tpot"] >= curve[-1]:
@@ -183,6 +188,23 @@ def replica_capacity(
         request_rate_per_s=rates[limited_by], saturated_rate_per_s=float(curve[-1]), prefill_s=prefill_s,
         decode_gpu_s=decode_gpu_s, limited_by=limited_by, method=method,
     )  # fmt: skip
+
+
+REFINED = 33
+"""Rates between two of the curve's that a crossing is looked for again at. [1]"""
+
+
+def _refined(rates: NDArray[np.float64], values: ArrayLike, limit: float,
+             at: Callable[[NDArray[np.float64]], ArrayLike]) -> float:  # fmt: skip
+    """Largest rate within a limit, sought twice more between the curve's points: a queue bends between them."""
+    for _ in range(2):
+        found = _largest(rates, values, limit)
+        above = int(np.searchsorted(rates, found, side="right"))
+        if above == 0 or above == len(rates):
+            return found
+        rates = np.linspace(rates[above - 1], rates[above], REFINED)
+        values = at(rates)
+    return _largest(rates, values, limit)
 
 
 def _largest(rates: NDArray[np.float64], values: ArrayLike, limit: float) -> float:
