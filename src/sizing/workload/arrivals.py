@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from sizing.errors import InputError
-from sizing.workload.checks import check_fields, is_number, kind_of, require
+from sizing.workload.checks import is_number, kind_of, made_of, require
 from sizing.workload.lengths import Floats
 
 DAY_S = 86_400.0
@@ -335,10 +334,4 @@ def arrivals_from_record(record: object, where: str = "arrivals") -> Arrivals:
         fields["stream"] = arrivals_from_record(fields.get("stream", {"kind": "poisson"}), f"{where}.stream")
         if isinstance(fields.get("factors"), list):
             fields["factors"] = tuple(fields["factors"])
-    check_fields(make, fields, f"{where}: {kind}")
-    try:
-        return make(**fields)
-    except TypeError as error:
-        raise InputError(f"{where}: {kind}: a value is no number") from error
-    except InputError as error:
-        raise InputError(f"{where}.{error}") from error
+    return made_of(make, fields, kind, where)

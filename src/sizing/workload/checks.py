@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from inspect import Parameter, signature
 from numbers import Real
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sizing.errors import InputError, nearest
 
@@ -43,3 +43,29 @@ def kind_of(record: object, kinds: dict[str, T], where: str) -> T:
         near = nearest(str(kind), kinds)
         raise InputError(f"{where}.kind: {kind!r} is not known; choose one of {', '.join(kinds)}{near}")
     return kinds[kind]
+
+
+def made_of(make: Callable[..., T], fields: dict[str, Any], kind: str, where: str) -> T:
+    """What a record's fields make, or one message that says where they are wrong.
+
+    Parameters
+    ----------
+    make
+        Class or function.
+    fields
+        Its arguments.
+    kind, where
+        Of the record, and its place in the file.
+
+    Raises
+    ------
+    InputError
+        An argument is unknown, missing, no number, or refused by ``make``.
+    """
+    check_fields(make, fields, f"{where}: {kind}")
+    try:
+        return make(**fields)
+    except TypeError as error:
+        raise InputError(f"{where}: {kind}: a value is no number") from error
+    except InputError as error:
+        raise InputError(f"{where}.{error}") from error

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sizing.errors import InputError
-from sizing.workload.checks import check_fields, kind_of, require
+from sizing.workload.checks import kind_of, made_of, require
 from sizing.workload.lengths import Fixed, Floats, Ints, Length, Lognormal
 from sizing.workload.measured import Empirical, Quantiles
 
@@ -110,13 +110,7 @@ def length_from_record(record: dict[str, Any], where: str = "length") -> Length:
     if kind == "mixture" and isinstance(fields.get("parts"), list):
         fields["parts"] = tuple(length_from_record(p, f"{where}.parts") for p in fields["parts"])
     fields = {k: _plain(v, f"{where}.{k}") for k, v in fields.items()}
-    check_fields(make, fields, f"{where}: {kind}")
-    try:
-        return make(**fields)
-    except TypeError as error:
-        raise InputError(f"{where}: {kind}: a value is no number") from error
-    except InputError as error:
-        raise InputError(f"{where}.{error}") from error
+    return made_of(make, fields, kind, where)
 
 
 def _plain(value: object, where: str) -> object:
