@@ -12,18 +12,9 @@ from scipy.optimize import minimize
 from sizing.cli import run
 from sizing.engines.timing import engine_timing
 from sizing.errors import InputError
+from sizing.fitting.left_out import GROUPS, left_out, left_out_errors
 from sizing.fitting.robust import SCALE
-from sizing.fitting.serving import (
-    GROUPS,
-    PRIORS,
-    SCALES,
-    Fitter,
-    fit_engine,
-    left_out,
-    left_out_errors,
-    observations,
-    record_of,
-)
+from sizing.fitting.serving import PRIORS, SCALES, Fitter, fit_engine, observations, record_of
 from sizing.steptime import step_model
 from sizing.validation.cases import read_case
 from sizing.validation.serving import calibrated, predict_case, predict_row, predict_with

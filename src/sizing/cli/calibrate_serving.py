@@ -26,8 +26,9 @@ def command(
 ) -> None:
     """Fit an engine's constants to measured serving runs and print old against new."""
     from sizing.cli.output import emit
-    from sizing.fitting.serving import check_group, fit_engine, left_out, observations, record_of
-    from sizing.reports.tabular import check_format, json_text, render_rows
+    from sizing.fitting.left_out import check_group, left_out
+    from sizing.fitting.serving import fit_engine, observations, record_of
+    from sizing.reports.tabular import check_format
     from sizing.validation.serving import read_rows
 
     check_format(format)
@@ -43,17 +44,9 @@ def command(
         emit(fit.toml(), out)
     title = f"{before.name}: {fit.rows} rows of {fit.cells} cells of GPU, model and weight format"
     notes = [f"{metric}: median error {then:g} % before, {now:g} % after" for metric, (then, now) in fit.errors.items()]
-    constants, text = fit.records(before), ""
-    if leave_out is not None:
-        heading, errors = f"{before.name}, each {leave_out} left out of the fit", left_out(seen, fit.timing, leave_out)
-        if format == "json":
-            apart = {"title": heading, "rows": errors}
-            emit(json_text({"title": title, "rows": constants, "notes": notes, "left_out": apart}))
-            return
-        text = render_rows(errors, format=format, title=heading)
-    if not (text and format == "csv"):
-        text = "\n".join(filter(None, (render_rows(constants, format=format, title=title, notes=notes), text)))
-    emit(text)
+    heading = f"{before.name}, each {leave_out} left out of the fit"
+    apart = (heading, left_out(seen, fit.timing, leave_out)) if leave_out is not None else None
+    _show(title, fit.records(before), {"notes": notes}, apart, format)
 
 
 def _every(
@@ -61,20 +54,33 @@ def _every(
 ) -> None:
     from sizing.cli.output import emit, progress
     from sizing.engines.timing import engine_timings
-    from sizing.fitting.serving import fit_every
-    from sizing.reports.tabular import json_text, render_rows
+    from sizing.fitting.left_out import fit_every
 
     names = list(engine_timings())
     found = fit_every(rows, names, configs, leave_out, most, lambda x: progress(x, len(x), "engines"))
     if out is not None:
         emit("\n".join(fit.toml() for fit in found.fits), out)
     title = f"{len(found.fits)} engines; median errors in per cent before and after"
-    heading = f"each {leave_out} left out of its engine's fit"
+    apart = (f"each {leave_out} left out of its engine's fit", list(found.left_out)) if leave_out is not None else None
+    _show(title, found.records(), {}, apart, format)
+
+
+Records = list[dict[str, object]]
+
+
+def _show(
+    title: str, rows: Records, notes: dict[str, list[str]], apart: tuple[str, Records] | None, format: str
+) -> None:
+    """A table, and what was left out beside it: one document in JSON, the second table alone in CSV."""
+    from sizing.cli.output import emit
+    from sizing.reports.tabular import json_text, render_rows
+
     if format == "json":
-        apart = {"left_out": {"title": heading, "rows": list(found.left_out)}} if leave_out else {}
-        emit(json_text({"title": title, "rows": found.records(), **apart}))
+        left = {"left_out": {"title": apart[0], "rows": apart[1]}} if apart else {}
+        emit(json_text({"title": title, "rows": rows, **notes, **left}))
         return
-    parts = [] if leave_out and format == "csv" else [render_rows(found.records(), format=format, title=title)]
-    if leave_out:
-        parts.append(render_rows(list(found.left_out), format=format, title=heading))
+    alone = apart is not None and format == "csv"
+    parts = [] if alone else [render_rows(rows, format=format, title=title, **notes)]
+    if apart is not None:
+        parts.append(render_rows(apart[1], format=format, title=apart[0]))
     emit("\n".join(parts))

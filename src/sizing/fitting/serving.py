@@ -9,7 +9,7 @@ linear solve. Kernel times are held; what a kernel table can tell is not fitted 
 by a model or by a row's source.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -83,6 +83,11 @@ class Observation:
         """Logarithm of what was measured, by :data:`METRICS`; not a number where it was not."""
         found = (self.tpot_s, self.ttft_s, self.rate)
         return tuple(np.log(x) if x else np.nan for x in found)  # type: ignore[return-value]
+
+    @property
+    def dense(self) -> bool:
+        """Whether the model has no experts."""
+        return not self.case.deployment.model.is_moe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +311,7 @@ def fit_engine(
     timing = _with(before, names, np.zeros(len(names)))
     for _ in range(rounds):
         linear = fitter.linear(timing, names)
-        z, spread = solve(linear, _place(timing, names), _lowest(names))
+        z, spread = solve(linear, place_of(timing, names), lowest_of(names))
         timing = _with(before, names, z)
     width = {n: PRIORS[n].spread * s / max(abs(timing.values[n]), 1e-12) for n, s in zip(names, spread, strict=True)}
     spreads = {n: float(np.clip(width[n], 0.02, 0.7)) for n in names}
@@ -324,12 +329,13 @@ def _median(logs: Floats) -> float:
     return round(float(np.nanmedian(np.abs(np.expm1(logs))) * 100.0), 1)
 
 
-def _place(timing: EngineTiming, names: Sequence[str]) -> Floats:
+def place_of(timing: EngineTiming, names: Sequence[str]) -> Floats:
     """Where a record's constants are, in spreads of the priors from their middles."""
     return np.array([(timing.values.get(n, 0.0) - PRIORS[n].value) / PRIORS[n].spread for n in names])
 
 
-def _lowest(names: Sequence[str]) -> Floats:
+def lowest_of(names: Sequence[str]) -> Floats:
+    """Bounds of the constants, in spreads of the priors from their middles."""
     return np.array([(PRIORS[n].low - PRIORS[n].value) / PRIORS[n].spread for n in names])
 
 
@@ -337,165 +343,3 @@ def _with(before: EngineTiming, names: Sequence[str], z: Floats) -> EngineTiming
     values = {n: float(PRIORS[n].value + PRIORS[n].spread * x) for n, x in zip(names, z, strict=True)}
     kept = {n: v for n, v in before.values.items() if n not in names}
     return replace(before, values={**kept, **values})
-
-
-GROUPS: Mapping[str, Callable[[Observation], str]] = {
-    "model": lambda o: o.cell[1],
-    "cell": lambda o: "|".join(o.cell),
-    "gpu": lambda o: o.cell[0],
-}
-"""What may be left out of a fit together."""
-
-
-def check_group(by: str) -> None:
-    """Refuse a group that nothing can be left out by.
-
-    Parameters
-    ----------
-    by
-        Name of the group.
-
-    Raises
-    ------
-    InputError
-        If it isn't one of :data:`GROUPS`.
-    """
-    if by not in GROUPS:
-        raise InputError(f"--leave-out: {by!r} is not allowed; choose {', '.join(GROUPS)}{nearest(by, GROUPS)}")
-
-
-def left_out_errors(
-    seen: Sequence[Observation],
-    timing: EngineTiming,
-    by: str = "cell",
-    names: Sequence[str] = tuple(PRIORS),
-    calibration: str = "measured",
-) -> Floats:
-    """Log of predicted over measured where each group's constants were fitted without it, shape (observations, 3).
-
-    Parameters
-    ----------
-    seen
-        Rows of one engine.
-    timing
-        Its fitted record, around which predictions are taken as linear.
-    by
-        Group that is left out: ``model``, ``cell`` (GPU, model and weight format) or ``gpu``.
-    names, calibration
-        As for :func:`fit_engine`.
-
-    Raises
-    ------
-    InputError
-        If there is no such group.
-    """
-    check_group(by)
-    linear = Fitter(seen, calibration).linear(timing, names)
-    place, lowest = _place(timing, names), _lowest(names)
-    group = np.array([GROUPS[by](o) for o in seen])
-    found = np.full(linear.errors.shape, np.nan)
-    for name in np.unique(group):
-        out = group == name
-        z, _ = solve(linear.part(~out), place, lowest)
-        found[out] = linear.at(z - place)[out]
-    return found
-
-
-def left_out(seen: Sequence[Observation], timing: EngineTiming, by: str = "cell") -> list[dict[str, object]]:
-    """Errors on what was left out of the fit, over all rows, dense models, and each group; in per cent.
-
-    Parameters
-    ----------
-    seen, timing, by
-        As for :func:`left_out_errors`.
-    """
-    errors = left_out_errors(seen, timing, by)
-    group = np.array([GROUPS[by](o) for o in seen])
-    dense = np.array([not o.case.deployment.model.is_moe for o in seen])
-    parts = {"all": np.ones(len(seen), dtype=bool), "dense models": dense}
-    parts |= {str(name): group == name for name in np.unique(group)}
-    return [
-        {"group": name, "metric": metric, **_summary(errors[part, i])}
-        for i, metric in enumerate(METRICS) for name, part in parts.items() if np.isfinite(errors[part, i]).any()
-    ]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EveryFit:
-    """Fits of every engine that has rows, and what is left when a group is left out.
-
-    Attributes
-    ----------
-    fits
-        By engine.
-    left_out
-        Errors over all engines together and by engine; empty when nothing was left out.
-    """
-
-    fits: tuple[EngineFit, ...]
-    left_out: tuple[dict[str, object], ...]
-
-    def records(self) -> list[dict[str, object]]:
-        """One row an engine and metric: rows, cells, median error before and after."""
-        return [
-            {"engine": fit.timing.name, "rows": fit.rows, "cells": fit.cells, "metric": metric,
-             "before": then, "after": now}
-            for fit in self.fits for metric, (then, now) in fit.errors.items()
-        ]  # fmt: skip
-
-
-LEAST_ROWS = 40
-"""Rows below which an engine is not fitted when all are asked for. [1]"""
-
-
-def fit_every(
-    rows: Sequence[Mapping[str, str]], engines: Sequence[str], configs: Path | None = None, by: str | None = None,
-    most: int = 2000, shown: Callable[[Sequence[str]], Iterable[str]] = iter,
-) -> EveryFit:  # fmt: skip
-    """Every engine's constants, and their errors on groups that were left out.
-
-    Parameters
-    ----------
-    rows, configs, most
-        As for :func:`observations`.
-    engines
-        Names of records.
-    by
-        Group that is left out, see :func:`left_out_errors`; None for none.
-    shown
-        Wraps the engines, to show progress.
-    """
-    fits, errors, dense = [], {}, {}
-    for engine in shown(engines):
-        try:
-            seen = observations(rows, engine, configs, most)
-        except InputError:
-            continue
-        if len(seen) < LEAST_ROWS:
-            continue
-        fits.append(fit_engine(seen, record_of(engine)))
-        if by is not None:
-            errors[engine] = left_out_errors(seen, fits[-1].timing, by)
-            dense[engine] = np.array([not o.case.deployment.model.is_moe for o in seen])
-    return EveryFit(fits=tuple(fits), left_out=tuple(_together(errors, dense)))
-
-
-def _together(errors: Mapping[str, Floats], dense: Mapping[str, NDArray[np.bool_]]) -> Iterator[dict[str, object]]:
-    if not errors:
-        return
-    every, kinds = np.concatenate(list(errors.values())), np.concatenate(list(dense.values()))
-    parts = {"all": every, "dense models": every[kinds], **errors}
-    parts |= {f"{name}, dense models": found[dense[name]] for name, found in errors.items()}
-    for i, metric in enumerate(METRICS):
-        for name, found in parts.items():
-            if np.isfinite(found[:, i]).any():
-                yield {"group": name, "metric": metric, **_summary(found[:, i])}
-
-
-def _summary(logs: Floats) -> dict[str, object]:
-    ratio = np.exp(logs[np.isfinite(logs)])
-    error = np.abs(ratio - 1.0) * 100.0
-    return {
-        "rows": len(ratio), "median": round(float(np.median(error)), 1), "mean": round(float(np.mean(error)), 1),
-        "p90": round(float(np.percentile(error, 90)), 1), "bias": round(float(np.median(ratio) - 1.0) * 100.0, 1),
-    }  # fmt: skip

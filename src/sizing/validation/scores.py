@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sizing.validation.layouts import number
 from sizing.validation.serving import RowPrediction
@@ -97,6 +98,21 @@ def scores(
     return found
 
 
+def error_figures(ratio: NDArray[np.float64]) -> dict[str, object]:
+    """Count, median, mean, 90th percentile and bias of the relative error, in per cent.
+
+    Parameters
+    ----------
+    ratio
+        Predicted over measured, shape (rows,). [1]
+    """
+    error = np.abs(ratio - 1.0) * 100.0
+    return {
+        "rows": len(ratio), "median": round(float(np.median(error)), 1), "mean": round(float(np.mean(error)), 1),
+        "p90": round(float(np.percentile(error, 90)), 1), "bias": round(float(np.median(ratio) - 1.0) * 100.0, 1),
+    }  # fmt: skip
+
+
 def summary(group: str, metric: str, found: Iterable[Score]) -> dict[str, object]:
     """Median, mean, 90th percentile and bias of the relative error, coverage and width, in per cent.
 
@@ -108,12 +124,8 @@ def summary(group: str, metric: str, found: Iterable[Score]) -> dict[str, object
         Scores of that metric.
     """
     chosen = list(found)
-    ratio = np.array([s.ratio for s in chosen])
-    error = np.abs(ratio - 1.0) * 100.0
     return {
-        "group": group, "metric": metric, "rows": len(chosen), "median": round(float(np.median(error)), 1),
-        "mean": round(float(np.mean(error)), 1), "p90": round(float(np.percentile(error, 90)), 1),
-        "bias": round(float(np.median(ratio) - 1.0) * 100.0, 1),
+        "group": group, "metric": metric, **error_figures(np.array([s.ratio for s in chosen])),
         "coverage": round(float(np.mean([s.inside for s in chosen])) * 100.0, 1),
         "half_width": round(float(np.median([s.half_width for s in chosen])) * 100.0, 1),
     }  # fmt: skip
