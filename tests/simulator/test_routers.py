@@ -49,7 +49,9 @@ def p90(records: Records) -> float:
 def runs() -> dict[str, Records]:
     routers = ("prefix-aware", "sticky", "least-loaded", "random")
     drawn = workload(1)
-    return {name: replay(drawn, STEPS, ENGINE, FleetPlan(replicas=8, router=name)) for name in routers}
+    found = {name: replay(drawn, STEPS, ENGINE, FleetPlan(replicas=8, router=name)) for name in routers}
+    print("p90 TTFT:", ", ".join(f"{name} {p90(records):.1f} s" for name, records in found.items()))
+    return found
 
 
 def test_prefix_aware_routing_is_stable_where_random_is_not(runs: dict[str, Records]) -> None:
