@@ -148,6 +148,29 @@ def all_to_all_s(
     return np.where(count <= LOW_LATENCY_TOKENS, np.minimum(high, low), high)
 
 
+def expert_exchange_s(tokens: ArrayLike, hidden: ArrayLike, top_k: ArrayLike, gpus: int, gpu: Gpu, cal: Calibration,
+                      *, element_bytes: float = 2.0) -> Seconds:  # fmt: skip
+    """Time of one way between data-parallel attention and experts, by whichever exchange is the faster.
+
+    Within a node engines gather all tokens to every rank and reduce-scatter the results, in 16 bit (vLLM's default
+    ``allgather_reducescatter``, SGLang's without ``--moe-a2a-backend``, TensorRT-LLM's without an all-to-all
+    kernel): few microseconds, but every token on every link. Wide groups use the all-to-all.
+
+    Parameters
+    ----------
+    tokens, hidden, top_k, gpus, gpu, cal, element_bytes
+        As for :func:`all_to_all_s`.
+
+    Returns
+    -------
+    numpy.ndarray
+        Time [s].
+    """
+    whole = np.asarray(tokens, dtype=float) * gpus * np.asarray(hidden, dtype=float) * 2.0
+    sparse = all_to_all_s(tokens, hidden, top_k, gpus, gpu, cal, element_bytes=element_bytes)
+    return np.minimum(sparse, all_gather_s(whole, gpus, gpu, cal))
+
+
 def point_to_point_s(message_bytes: ArrayLike, gpu: Gpu, cal: Calibration, *, across_nodes: bool = False) -> Seconds:
     """Time to send a message to one other GPU (pipeline stages, KV transfer).
 

@@ -99,6 +99,23 @@ class MemoryBudget:
         return float(fit) if fit.ndim == 0 else fit
 
     @property
+    def limits(self) -> tuple[int, int]:
+        """Sequences and tokens of one step of the whole replica, at most. [request], [token]
+
+        Under data-parallel attention every rank has a scheduler of its own: vLLM's and TensorRT-LLM's limits are
+        each rank's (``max_num_seqs``, ``max_batch_size``), SGLang divides its limits among them.
+        """
+        settings = self.deployment.settings
+        sequences = settings.max_num_seqs or self.defaults.max_num_seqs
+        tokens = settings.max_num_batched_tokens or self.defaults.max_num_batched_tokens
+        return sequences * self.schedulers, tokens * self.schedulers
+
+    @property
+    def schedulers(self) -> int:
+        """Schedulers of a replica that each have the engine's whole limits. [1]"""
+        return self.replicas_of_attention if self.engine.limits_per_rank else 1
+
+    @property
     def kv_tokens(self) -> float:
         """Tokens of requests of ``request_tokens`` that the whole replica holds. [token]"""
         requests = self.max_requests(self.request_tokens)

@@ -120,10 +120,8 @@ def _lengths_key(workload: Workload) -> tuple[Any, ...]:
 def _new(deployment: Deployment, workload: Workload, efficiency: Calibration, predicted: bool) -> Prepared:
     memory = memory_budget(deployment)
     steps = step_model(deployment, efficiency)
-    settings, defaults = deployment.settings, memory.defaults
-    most = settings.max_num_seqs or defaults.max_num_seqs
+    most, budget = memory.limits
     isl, osl = workload.mean_input_tokens, workload.mean_output_tokens
-    budget = settings.max_num_batched_tokens or defaults.max_num_batched_tokens
     prediction = predict_replica(steps, memory, workload, most, budget) if predicted else None
     batch = np.maximum(GRID, 1.0)
     return Prepared(

@@ -1,13 +1,15 @@
 """A step-time model as arrays, so that compiled loops can ask for a step of any composition.
 
 One engine step computes ``q`` new prompt tokens for ``s`` sequences and one token for each of ``n``
-decoding sequences. Its time is a sum of parts that depend on few numbers each::
+decoding sequences. Its time is a sum of parts that depend on few numbers each, joined in squares with what the host
+does beside the kernels::
 
     step = linear(n + q)                       everything whose cost depends on tokens alone
          + decode attention(n, context / n)    grid over batch and mean context
          + prefill attention(q, attention / q) grid over tokens and mean attended context
          + step_s + sequence_s * n             the engine's own time
-         + prefill_step_s [q > 0] + prefill_sequence_s * s
+         + prefill_sequence_s * s
+    step = sqrt(step^2 + (host_step_s + host_sequence_s * n)^2) + prefill_step_s [q > 0]
 
 Between knots the parts are interpolated linearly (a grid bilinearly); beyond the last knot the last slope
 goes on. A step without any token takes no time.
@@ -61,6 +63,8 @@ class StepTable:
         The engine's own time per decoding sequence and step. [s]
     prefill_step_s, prefill_sequence_s
         Extra time of a step with prefill, and per sequence that is prefilled in it. [s]
+    host_step_s, host_sequence_s
+        Work of the host beside the kernels, per step and per decoding sequence. [s]
     request_s, request_token_s
         Time from the client to the scheduler and back that occupies no GPU: per request, and per prompt
         token (tokenising). It is added to a request's TTFT and end-to-end latency. [s]
@@ -81,6 +85,8 @@ class StepTable:
     sequence_s: float = 0.0
     prefill_step_s: float = 0.0
     prefill_sequence_s: float = 0.0
+    host_step_s: float = 0.0
+    host_sequence_s: float = 0.0
     request_s: float = 0.0
     request_token_s: float = 0.0
     first_token_steps: float = 0.0
@@ -135,8 +141,8 @@ class StepTable:
         mean_attended = work / np.maximum(q, 1.0)
         total = total + _grid(self.decode_batch, self.decode_context, self.decode_attention_s, n, mean_context)
         total = total + _grid(self.prefill_tokens, self.prefill_context, self.prefill_attention_s, q, mean_attended)
-        total = total + self.step_s + self.sequence_s * n
-        total = total + self.prefill_step_s * (q > 0) + self.prefill_sequence_s * sequences
+        total = total + self.step_s + self.sequence_s * n + self.prefill_sequence_s * sequences
+        total = np.hypot(total, self.host_step_s + self.host_sequence_s * n) + self.prefill_step_s * (q > 0)
         return np.where(n + q > 0, total, 0.0)[()]
 
     @classmethod

@@ -21,6 +21,7 @@ def tables(rng: np.random.Generator) -> StepTable:
         prefill_tokens=np.array([0.0, 5.0, 30.0]), prefill_context=knots,
         prefill_attention_s=np.sort(rng.random((3, 5)), axis=None).reshape(3, 5) * 1e-3,
         step_s=3.3e-4, sequence_s=1.7e-5, prefill_step_s=2.1e-4, prefill_sequence_s=1e-5,
+        host_step_s=7e-4 * int(rng.integers(0, 2)), host_sequence_s=3e-5,
         first_token_steps=2.7, request_s=1.3e-3, request_token_s=1.1e-5,
     )  # fmt: skip
 

@@ -154,6 +154,9 @@ class Mixer:
         The indexer's heads and their width.
     recurrence
         ``mamba1``, ``mamba2``, ``gated_delta``, ``lightning``, ``short_conv``, ... for ``linear``.
+    norm_spans_heads
+        True when queries and keys are normalised over all heads together, so that tensor-parallel GPUs must add
+        up their squares first (MiniMax-M2, OLMo 2).
     shares_cache
         True when it reads another layer's cache and keeps none (Gemma 3n and 4).
     """
@@ -179,6 +182,7 @@ class Mixer:
     index_heads: int = 0
     index_dim: int = 0
     recurrence: str = ""
+    norm_spans_heads: bool = False
     shares_cache: bool = False
 
     @property

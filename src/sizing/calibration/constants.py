@@ -52,6 +52,8 @@ BOUNDS: Mapping[str, Bound] = {
     "growth": Bound(0.0, 2.0, "1", "power of the group's size, over two, that the fixed time grows with"),
     "step_s": Bound(0.0, 0.1, "s", "per step"),
     "sequence_s": Bound(0.0, 1e-2, "s", "per running sequence and step"),
+    "host_step_s": Bound(0.0, 0.1, "s", "host work beside the kernels, per step"),
+    "host_sequence_s": Bound(0.0, 1e-2, "s", "host work beside the kernels, per running sequence and step"),
     "prefill_step_s": Bound(0.0, 0.5, "s", "more, in a step that prefills"),
     "prefill_token_s": Bound(0.0, 1e-3, "s", "per prompt token"),
     "first_token_s": Bound(0.0, 5.0, "s", "once per request, outside the steps"),
@@ -162,11 +164,14 @@ class Elementwise:
 class EngineTime:
     """The engine's own time; at most ten numbers of it are fitted for an engine.
 
-    ``start_scale`` is 1 in what ships: only a user's own load test moves it.
+    ``start_scale`` is 1 in what ships: only a user's own load test moves it. An engine that works ahead of the GPU
+    has ``host_step_s`` and ``host_sequence_s``, joined with the kernels in squares, instead of the first two.
     """
 
     step_s: Value = 0.0
     sequence_s: Value = 0.0
+    host_step_s: Value = 0.0
+    host_sequence_s: Value = 0.0
     prefill_step_s: Value = 0.0
     prefill_token_s: Value = 0.0
     first_token_s: Value = 0.0

@@ -5,7 +5,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from sizing.architecture import Layer, Model
 from sizing.catalog import Gpu
@@ -177,8 +177,12 @@ class Engine(ABC):
         ``vllm``, ``sglang``, ``trtllm``, ``transformers``.
     version
         The version asked for, or the newest one known.
+    limits_per_rank
+        Whether each data-parallel rank schedules by itself, with the whole limits on sequences and tokens;
+        otherwise ranks share them out.
     """
 
+    limits_per_rank: ClassVar[bool] = True
     name: str
     version: Version = field(default_factory=Version)
 

@@ -5,6 +5,7 @@ Identity: ``KV room = free after loading - free before loading * (1 - mem_fracti
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from sizing.architecture import Model
 from sizing.catalog import Gpu
@@ -32,6 +33,8 @@ GRAPH_BATCH = 256
 class Sglang(Engine):
     """SGLang."""
 
+    # ServerArgs divides chunked_prefill_size and max_running_requests by dp_size
+    limits_per_rank: ClassVar[bool] = False
     name: str = "sglang"
 
     def defaults(self, model: Model, gpu: Gpu, tp: int = 1, max_model_len: int | None = None) -> Defaults:

@@ -9,7 +9,7 @@ from typing import Any
 CONSTANTS = (
     "step_s", "sequence_s", "prefill_step_s", "prefill_token_s", "first_token_s",
     "memory_scale", "compute_scale", "link_scale", "fixed_scale", "moe_scale",
-    "scale", "launch_s", "cache_copies", "first_token_steps",
+    "scale", "launch_s", "cache_copies", "first_token_steps", "host_step_s", "host_sequence_s",
 )  # fmt: skip
 """Names that a table of ``data/engines.toml`` may give: value and spread (log-sigma)."""
 
@@ -61,6 +61,9 @@ class EngineTiming:
         Constants and their log-sigma. [unit in the name], [1]
     residual, residual_by_gpu
         Log-sigma of measured over predicted: ``tpot``, ``ttft``, ``rate``; on GPUs with enough rows their own. [1]
+    overlaps
+        Whether the host prepares the next step while the GPU computes, so that its work shows only where it is
+        as long as the kernels'.
     idle_slots, token_budget
         See :class:`Scheduling`; a budget that differs from the engine's default. [sequence], [token]
     of, since, until
@@ -78,6 +81,7 @@ class EngineTiming:
     chunked: bool = True
     reserves_output: bool = False
     lockstep: bool = False
+    overlaps: bool = False
     idle_slots: float = 0.0
     token_budget: float | None = None
     of: str = ""
@@ -97,21 +101,25 @@ class EngineTiming:
         """
         return {**self.residual, **self.residual_by_gpu.get(gpu_id, {})}
 
-    def scheduling(self, token_budget: float, drafts: float = 0.0, acceptance: float = 0.7) -> Scheduling:
+    def scheduling(
+        self, token_budget: float, drafts: float = 0.0, acceptance: float = 0.7, schedulers: int = 1
+    ) -> Scheduling:
         """Its way of forming steps, with a token budget.
 
         Parameters
         ----------
         token_budget
-            Of one step. [token]
+            Of one scheduler's step. [token]
         drafts
             Tokens drafted a step. [token]
         acceptance
             Chance that a draft is accepted, given that the one before was (Leviathan et al. 2023, eq. 1). [1]
+        schedulers
+            Data-parallel ranks of a replica that each fill a step of their own. [1]
         """
         accepted = (1.0 - acceptance ** (drafts + 1.0)) / (1.0 - acceptance)
         return Scheduling(
-            token_budget=self.token_budget or token_budget,
+            token_budget=(self.token_budget or token_budget) * schedulers,
             mixed=self.mixed, chunked=self.chunked, drafts=drafts, accepted=accepted,
             reserves_output=self.reserves_output,
             lockstep=self.lockstep,
@@ -149,6 +157,7 @@ def _made(name: str, table: dict[str, Any]) -> EngineTiming:
         spreads={key: float(pair[1]) for key, pair in pairs.items()},
         mixed=table["mixed"], chunked=table["chunked"], reserves_output=table["reserves_output"],
         lockstep=table["lockstep"],
+        overlaps=bool(table.get("overlaps", False)),
         idle_slots=float(table.get("idle_slots", 0.0)),
         token_budget=table.get("token_budget"),
         basis=table["basis"],

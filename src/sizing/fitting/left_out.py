@@ -12,12 +12,12 @@ from sizing.errors import InputError, nearest
 from sizing.fitting.robust import solve
 from sizing.fitting.serving import (
     METRICS,
-    PRIORS,
     EngineFit,
     Fitter,
     Floats,
     Observation,
     fit_engine,
+    fitted_names,
     lowest_of,
     observations,
     place_of,
@@ -54,7 +54,7 @@ def left_out_errors(
     seen: Sequence[Observation],
     timing: EngineTiming,
     by: str = "cell",
-    names: Sequence[str] = tuple(PRIORS),
+    names: Sequence[str] | None = None,
     calibration: str = "measured",
 ) -> Floats:
     """Log of predicted over measured where each group's constants were fitted without it, shape (observations, 3).
@@ -76,6 +76,7 @@ def left_out_errors(
         If there is no such group.
     """
     check_group(by)
+    names = names or fitted_names(timing)
     linear = Fitter(seen, calibration).linear(timing, names)
     place, lowest = place_of(timing, names), lowest_of(names)
     group = np.array([GROUPS[by](o) for o in seen])

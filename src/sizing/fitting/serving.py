@@ -55,6 +55,8 @@ class Prior:
 PRIORS: Mapping[str, Prior] = {
     "step_s": Prior(value=3e-4, spread=1.3e-4),
     "sequence_s": Prior(value=1.2e-5, spread=4.5e-6),
+    "host_step_s": Prior(value=1e-3, spread=3e-4),
+    "host_sequence_s": Prior(value=2e-5, spread=5e-6),
     "prefill_step_s": Prior(value=2e-3, spread=1.3e-3),
     "first_token_s": Prior(value=2e-2, spread=2e-2),
     "first_token_steps": Prior(value=3.0, spread=1.5),
@@ -64,8 +66,25 @@ PRIORS: Mapping[str, Prior] = {
     "fixed_scale": Prior(value=0.8, spread=0.08, low=0.3),
     "moe_scale": Prior(value=0.65, spread=0.17, low=0.1),
 }
-"""Constants that may be fitted, all of them the engine's: ten. The middles alone, with kernel tables, predict runs of
+"""Constants that may be fitted, all of them the engine's: ten of them, see :func:`fitted_names`. The middles alone, with kernel tables, predict runs of
 engines they were not fitted on within some 10-15 %; fits that stray further from them do worse on models left out."""
+
+
+BESIDE = {"step_s": "host_step_s", "sequence_s": "host_sequence_s"}
+"""What the host's work is called where it is added to the kernels, and where it runs beside them."""
+OTHER = BESIDE | {beside: added for added, beside in BESIDE.items()}
+
+
+def fitted_names(timing: EngineTiming) -> tuple[str, ...]:
+    """The ten constants of an engine that are fitted: host work beside the kernels where it overlaps them.
+
+    Parameters
+    ----------
+    timing
+        Its record.
+    """
+    unused = BESIDE.keys() if timing.overlaps else BESIDE.values()
+    return tuple(name for name in PRIORS if name not in unused)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +307,7 @@ def _evenly(found: list[Observation], most: int, seed: int) -> list[Observation]
 def fit_engine(
     seen: Sequence[Observation],
     before: EngineTiming,
-    names: Sequence[str] = tuple(PRIORS),
+    names: Sequence[str] | None = None,
     calibration: str = "measured",
     rounds: int = 2,
 ) -> EngineFit:
@@ -301,12 +320,13 @@ def fit_engine(
     before
         Its record so far, which gives what isn't fitted.
     names
-        Constants to fit.
+        Constants to fit; None for all ten.
     calibration
         Kernel constants.
     rounds
         Times that predictions are made anew. [1]
     """
+    names = names or fitted_names(before)
     fitter = Fitter(seen, calibration)
     timing = _with(before, names, np.zeros(len(names)))
     for _ in range(rounds):
@@ -341,5 +361,6 @@ def lowest_of(names: Sequence[str]) -> Floats:
 
 def _with(before: EngineTiming, names: Sequence[str], z: Floats) -> EngineTiming:
     values = {n: float(PRIORS[n].value + PRIORS[n].spread * x) for n, x in zip(names, z, strict=True)}
-    kept = {n: v for n, v in before.values.items() if n not in names}
+    replaced = {*names, *(OTHER.get(n) for n in names)}
+    kept = {n: v for n, v in before.values.items() if n not in replaced}
     return replace(before, values={**kept, **values})

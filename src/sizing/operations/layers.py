@@ -13,6 +13,8 @@ from sizing.formats import kv_format
 from sizing.operations.record import Operation
 
 SKIPPED_ROLES = frozenset({"vision", "embedding", "head"})
+SQUARES_BYTES = 8.0
+"""Sums of squares of a token's queries and of its keys, FP32. [byte]"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +123,10 @@ def _mixer(mixer: Mixer, at: _Layout) -> Iterator[Operation]:
         name="attention.norm_rope_cache", family="elementwise", launches=calls, share=share,
         token_bytes=4.0 * hidden * width + 3.0 * inner * width,
     )  # fmt: skip
+    if mixer.norm_spans_heads:
+        yield Operation(
+            name="attention.norm_all_reduce", family="all_reduce", token_bytes=SQUARES_BYTES, gpus=at.tp, share=share
+        )
     yield Operation(
         name="attention.all_reduce", family="all_reduce", token_bytes=hidden * width, gpus=at.tp, share=share
     )

@@ -134,7 +134,9 @@ def _all_gather(op: Operation, step: Step, gpu: Gpu, cal: Calibration) -> Array:
 
 
 def _all_to_all(op: Operation, step: Step, gpu: Gpu, cal: Calibration) -> Array:
-    return collectives.all_to_all_s(driver(op, step), op.n, op.top_k, op.gpus, gpu, cal, element_bytes=op.token_bytes)
+    return collectives.expert_exchange_s(
+        driver(op, step), op.n, op.top_k, op.gpus, gpu, cal, element_bytes=op.token_bytes
+    )
 
 
 def _point_to_point(op: Operation, step: Step, gpu: Gpu, cal: Calibration) -> Array:

@@ -98,7 +98,7 @@ from sizing.simulator.layout import (
 )
 from sizing.simulator.prefixcache import find, free_on_path, hold, publish, take
 from sizing.simulator.slots import admit, join, part_from, pop_head, queue_front, queue_head, reserved_blocks, vacate
-from sizing.simulator.stepcost import client_ps, delivery_ps, fixed_ps, knot, step_ps
+from sizing.simulator.stepcost import beside_ps, client_ps, delivery_ps, fixed_ps, host_ps, knot, step_ps
 
 
 @compiled
@@ -498,7 +498,7 @@ def run_decodes(s: Ints, w: Small, f: Floats, r: int, limit: int) -> None:
     n, context, free, step = s[row + DECODING], s[row + CONTEXT], s[row + FREE], s[row + STEP]
     end, last = s[row + END], s[row + NEXT_FINISH]
     began, first, had = end, step, free
-    fixed = fixed_ps(s, f, n)
+    fixed, host = fixed_ps(s, f, n), host_ps(s, f, n)
     low, high, value, slope = 0.0, -1.0, 0.0, 0.0
     place = step % s[P_BLOCK]
     while end < limit and step < last:
@@ -516,7 +516,7 @@ def run_decodes(s: Ints, w: Small, f: Floats, r: int, limit: int) -> None:
             cell = s[P_DECODE] + 2 * (n * s[P_KNOT_COUNT] + k)
             low, value, slope = n * f[s[P_KNOTS] + k], f[cell], f[cell + 1]
             high = n * f[s[P_KNOTS] + k + 1] if k + 2 < s[P_KNOT_COUNT] else 1e300
-        gap = max(1, int(fixed + (value + slope * (context - low)) + 0.5))
+        gap = max(1, int(beside_ps(fixed + (value + slope * (context - low)), host) + 0.5))
         note_gap(s, gap, n)
         end += gap
     if free < had:

@@ -75,7 +75,8 @@ def pack_steps(
     last = (steps.linear_s[-1] - steps.linear_s[-2]) / (steps.tokens[-1] - steps.tokens[-2])
     linear[beyond] = steps.linear_s[-1] + last * (dense[beyond] - steps.tokens[-1])
     seconds = (steps.step_s, steps.sequence_s, steps.prefill_step_s, steps.prefill_sequence_s)
-    costs = np.array([*seconds, 0.0, steps.request_s, steps.request_token_s]) * 1e12
+    host = (steps.host_step_s, steps.host_sequence_s)
+    costs = np.array([*seconds, 0.0, steps.request_s, steps.request_token_s, *host]) * 1e12
     costs[at.C_FIRST_TOKEN] = steps.first_token_steps
     parts = {
         "linear": linear * 1e12, "knots": knots, "decode": np.stack([value, slope], axis=2).ravel(),

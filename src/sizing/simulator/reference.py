@@ -4,6 +4,7 @@ Slow on purpose, and written without looking at the kernels' data structures: it
 step, keeps every block, and looks hashes up one by one. The kernels must agree with it request by request.
 """
 
+import math
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
@@ -85,10 +86,11 @@ class StepCost:
         costs = self.f[self.places["costs"] :]
         total = self.f[self.places["linear"] + n + tokens] + (costs[0] + costs[1] * n)
         total = total + self.decode(n, context)
-        if tokens:
-            total = total + self.prefill(tokens, attention)
-            total = total + (costs[2] + costs[3] * sequences)
-        return max(1, int(total + 0.5))
+        host = costs[7] + costs[8] * n
+        if not tokens:
+            return max(1, int(math.sqrt(total * total + host * host) + 0.5))
+        total = total + self.prefill(tokens, attention) + costs[3] * sequences
+        return max(1, int(math.sqrt(total * total + host * host) + costs[2] + 0.5))
 
     def delivery(self, contexts: list[int]) -> int:
         """Until a first token is at its client, when sequences of these lengths decode next. [ps]"""

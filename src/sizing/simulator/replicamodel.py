@@ -74,11 +74,12 @@ def replica_model(
             f"{deployment.model.name} leaves no room for a KV cache on {deployment.gpus} x {deployment.gpu.name};"
             " use more GPUs (--tp), a smaller weight format, or a GPU with more memory"
         )
-    own, defaults, forms = deployment.settings, memory.defaults, engine_timing(deployment.settings.engine)
+    own, forms = deployment.settings, engine_timing(deployment.settings.engine)
+    sequences, tokens = memory.limits
     chosen: dict[str, Any] = {
         "kv_tokens": kv_tokens,
-        "max_num_seqs": own.max_num_seqs or defaults.max_num_seqs,
-        "max_num_batched_tokens": own.max_num_batched_tokens or defaults.max_num_batched_tokens,
+        "max_num_seqs": sequences,
+        "max_num_batched_tokens": tokens,
         "block_tokens": own.block_size or 16,
         "prefix_caching": own.prefix_caching,
         "mixed": forms.mixed and own.chunked_prefill,

@@ -4,9 +4,13 @@ Times are summed in float64 and rounded to whole picoseconds once a step. No ope
 so every machine gets the same integers; int64 picoseconds reach 106 days.
 """
 
+from math import sqrt
+
 from sizing.simulator.compiler import compiled
 from sizing.simulator.layout import (
     C_FIRST_TOKEN,
+    C_HOST_SEQUENCE,
+    C_HOST_STEP,
     C_PREFILL_SEQUENCE,
     C_PREFILL_STEP,
     C_REQUEST,
@@ -48,6 +52,18 @@ def fixed_ps(s: Ints, f: Floats, n: int) -> float:
 
 
 @compiled
+def host_ps(s: Ints, f: Floats, n: int) -> float:
+    """What the host does beside the kernels of a step with ``n`` decoding sequences. [ps]"""
+    return f[s[P_COSTS] + C_HOST_STEP] + f[s[P_COSTS] + C_HOST_SEQUENCE] * n
+
+
+@compiled
+def beside_ps(kernels: float, host: float) -> float:
+    """Kernels and host side by side: exactly ``kernels`` where the host does nothing. [ps]"""
+    return sqrt(kernels * kernels + host * host)
+
+
+@compiled
 def decode_attention_ps(s: Ints, f: Floats, n: int, context: int) -> float:
     """Attention of ``n`` decoding sequences with ``context`` tokens in the cache together. [ps]"""
     if n == 0:
@@ -76,12 +92,13 @@ def prefill_attention_ps(s: Ints, f: Floats, tokens: int, attention: int) -> flo
 def step_ps(s: Ints, f: Floats, n: int, context: int, tokens: int, attention: int, sequences: int) -> int:
     """Time of one step, at least 1. [ps]"""
     if tokens == 0:
-        total = fixed_ps(s, f, n) + decode_attention_ps(s, f, n, context)
+        total = beside_ps(fixed_ps(s, f, n) + decode_attention_ps(s, f, n, context), host_ps(s, f, n))
     else:
         total = f[s[P_LINEAR] + n + tokens] + (f[s[P_COSTS] + C_STEP] + f[s[P_COSTS] + C_SEQUENCE] * n)
         total = total + decode_attention_ps(s, f, n, context)
         total = total + prefill_attention_ps(s, f, tokens, attention)
-        total = total + (f[s[P_COSTS] + C_PREFILL_STEP] + f[s[P_COSTS] + C_PREFILL_SEQUENCE] * sequences)
+        total = total + f[s[P_COSTS] + C_PREFILL_SEQUENCE] * sequences
+        total = beside_ps(total, host_ps(s, f, n)) + f[s[P_COSTS] + C_PREFILL_STEP]
     return max(1, int(total + 0.5))
 
 

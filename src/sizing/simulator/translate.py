@@ -5,15 +5,16 @@ assign, loop (``while``, ``for`` over ``range``), branch, call other kernels, an
 needs no inference of types and no runtime, so a fleet's loop is compiled in about a second where a general
 compiler of Python takes ten, and what is compiled can be kept as one file of machine code.
 
-Arithmetic is that of Python: ``//`` and ``%`` round down, ``int`` cuts off, ``/`` gives float64, and no floating-point
-operation is fused or reordered. What Python does beyond that is promised by whoever writes a kernel, and checked by no
-instruction: whole numbers stay within 64 bits (32 where an array is int32) and below 2**53 where they meet floats, no
-divisor is zero, ``int`` is given a finite number, a variable is assigned before it is read, a function that returns
-something always does, an index is never negative (``a[-1]`` is not the last element) nor past the end, and no two
-arrays share memory. All else is refused, with file and line, when the kernel is translated.
+Arithmetic is that of Python: ``//`` and ``%`` round down, ``int`` cuts off, ``/`` gives float64, ``sqrt`` is rounded
+correctly, and no floating-point operation is fused or reordered. What Python does beyond that is promised by whoever
+writes a kernel, and checked by no instruction: whole numbers stay within 64 bits (32 where an array is int32) and below
+2**53 where they meet floats, no divisor is zero, ``int`` is given a finite number, a variable is assigned before it is
+read, a function that returns something always does, an index is never negative (``a[-1]`` is not the last element) nor
+past the end, and no two arrays share memory. All else is refused, with file and line, when the kernel is translated.
 """
 
 import ast
+import math
 import struct
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -28,6 +29,7 @@ Value = tuple[str, str]  # type and operand
 _ITEMS = {"int32": "i32", "int64": "i64", "float64": "double"}
 _WHOLE = {ast.Add: "add nsw", ast.Sub: "sub nsw", ast.Mult: "mul nsw", ast.BitAnd: "and"}
 _REAL = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
+SQRT = "declare double @llvm.sqrt.f64(double)\n"
 _ORDER = {ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
 
 
@@ -78,7 +80,7 @@ def module_text(entries: Iterable[Function]) -> str:
             body = _Body(function, linkage="" if function in outside else "internal ")
             texts[function.__name__] = body.text()
             waiting += body.callees
-    return "\n".join(texts[name] for name in sorted(texts))
+    return "\n".join([SQRT, *(texts[name] for name in sorted(texts))])
 
 
 def _where(function: Function, line: int | None = None) -> str:
@@ -313,6 +315,9 @@ class _Body:
         if name == "int" and len(node.args) == 1:
             kind, text = value = self.value(node.args[0])
             return "i64", self.emit(f"fptosi double {text} to i64") if kind == "double" else self.cast(value, "i64")
+        if self.function.__globals__.get(name) is math.sqrt and len(node.args) == 1:
+            given = self.cast(self.value(node.args[0]), "double")
+            return "double", self.emit(f"call double @llvm.sqrt.f64(double {given})")
         if name in ("min", "max") and len(node.args) > 1:
             return self.extreme("lt" if name == "min" else "gt", [self.cast(self.value(x), "i64") for x in node.args])
         return self.called(node, self.function.__globals__.get(name))

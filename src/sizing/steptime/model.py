@@ -195,9 +195,9 @@ class StepModel:
         engine = self.engine
         if self.launch_s:
             kernels_s = self._eager_s(kernels_s, step)
-        own = engine.step_s + engine.sequence_s * step.batch
-        own = own + np.where(step.new > 0, engine.prefill_step_s, 0.0) + engine.prefill_token_s * step.new
-        return np.where(step.tokens > 0, engine.scale * kernels_s + own, 0.0)
+        own = engine.step_s + engine.sequence_s * step.batch + engine.prefill_token_s * step.new
+        whole = np.hypot(engine.scale * kernels_s + own, engine.host_step_s + engine.host_sequence_s * step.batch)
+        return np.where(step.tokens > 0, whole + np.where(step.new > 0, engine.prefill_step_s, 0.0), 0.0)
 
     def _eager_s(self, kernels_s: Seconds, step: Step) -> Seconds:
         """Kernels launched one by one, a cache copied as it grows, scores written out after a history. [s]
@@ -344,6 +344,7 @@ class StepModel:
             prefill_context=attended, prefill_attention_s=scale * prefill.reshape(len(new), len(attended)),
             step_s=middle(engine.step_s), sequence_s=middle(engine.sequence_s) + scale * slope,
             prefill_step_s=middle(engine.prefill_step_s), prefill_sequence_s=scale * slope,
+            host_step_s=middle(engine.host_step_s), host_sequence_s=middle(engine.host_sequence_s),
             request_s=middle(engine.first_token_s), first_token_steps=middle(engine.first_token_steps),
         )  # fmt: skip
 
@@ -391,7 +392,7 @@ def step_model(deployment: Deployment, calibration: Calibration) -> StepModel:
     """
     timing = engine_timing(deployment.settings.engine)
     own = calibration.engine_time
-    if not any(np.any(np.asarray(x) > 0.0) for x in (own.step_s, own.sequence_s, own.first_token_s)):
+    if not any(np.any(np.asarray(x) > 0.0) for x in (own.step_s, own.host_step_s, own.first_token_s)):
         calibration = with_engine(calibration, timing)
     eager = not calibration.ideal
     return StepModel(

@@ -150,8 +150,8 @@ def serving_predictor(ran: Ran) -> Predictor:
     memory = memory_budget(ran.deployment)
     settings, usual = ran.deployment.settings, memory.defaults
     budget = settings.max_num_batched_tokens or max(usual.max_num_batched_tokens, COMMON_TOKENS)
-    rules = ran.timing.scheduling(float(budget), ran.drafts)
-    limit = float(settings.max_num_seqs or max(usual.max_num_seqs, COMMON_SEQUENCES))
+    rules = ran.timing.scheduling(float(budget), ran.drafts, schedulers=memory.schedulers)
+    limit = float(settings.max_num_seqs or max(usual.max_num_seqs, COMMON_SEQUENCES)) * memory.schedulers
     base: dict[bool, StepModel] = {}
 
     def predict(points: Sequence[BenchPoint], calibration: Calibration) -> Sequence[Prediction]:

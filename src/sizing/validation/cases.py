@@ -14,6 +14,7 @@ from sizing.errors import CatalogError, InputError, SizingError
 from sizing.replica.run import ClosedLoop, Lengths, Offline, OpenLoop, RunLoad
 from sizing.validation.layouts import Notes, Pools, layout_of, number, pools_of, rack_pools
 from sizing.validation.model_names import find_model
+from sizing.validation.stated import stated
 
 INPUTS = (
     "id", "engine", "engine_version", "model", "gpu", "num_gpus", "tp", "pp", "ep", "dp", "weight_precision",
@@ -46,6 +47,8 @@ class Case:
         Whether a length was neither stated nor known for the data set.
     made_up_weights
         Whether weights were not a model's own, so that a router sends every token to the same experts.
+    kv_bytes
+        Room for the KV cache on each GPU where the row states it; None for what the engine's rules leave. [byte]
     assumptions
         What the row left open.
     """
@@ -60,6 +63,7 @@ class Case:
     drafts: float = 0.0
     guessed_lengths: bool = False
     made_up_weights: bool = False
+    kv_bytes: float | None = None
     assumptions: tuple[str, ...] = ()
 
 
@@ -134,7 +138,7 @@ def _published(model: Model, weights: str | None) -> tuple[Model, str | None]:
 
 
 def _kv(row: Mapping[str, str], timing: EngineTiming, weights: str | None, model: Model, gpu: Gpu, notes: Notes) -> str:
-    text = (row.get("kv_precision") or "").lower()
+    text = (row.get("kv_precision") or stated(row).kv or "").lower()
     if "fp8" in text:
         return "fp8"
     if "bf16" in text or "fp16" in text:
@@ -256,12 +260,17 @@ def read_case(row: Mapping[str, str], configs: Path | None = None) -> Case:
         row, model, (lengths.input_tokens, lengths.output_tokens), getattr(load, "users", 1e9), notes
     )
     layout, replicas = (pools.decode, 1.0) if pools else layout_of(row, model, gpu, weights, notes)
-    settings = EngineSettings(engine=timing.memory, version=_memory_version(row, timing))
+    said = stated(row)
+    settings = EngineSettings(
+        engine=timing.memory, version=_memory_version(row, timing), max_num_seqs=said.max_num_seqs,
+        max_num_batched_tokens=said.max_num_batched_tokens,
+        memory_utilization=None if said.kv_bytes else said.memory_utilization,
+    )  # fmt: skip
     deployment = Deployment(model=model, gpu=gpu, parallelism=layout, formats=NumberFormats(weights=weights, kv=kv),
                             settings=settings)  # fmt: skip
     return Case(id=row["id"], deployment=deployment, timing=timing, lengths=lengths, load=load, replicas=replicas,
                 pools=pools, drafts=_drafts(row, notes), guessed_lengths=notes.guessed,
-                made_up_weights=bool(re.search(r"fake.weights?", row["notes"])),
+                made_up_weights=bool(re.search(r"fake.weights?", row["notes"])), kv_bytes=said.kv_bytes,
                 assumptions=tuple(notes.texts))  # fmt: skip
 
 
@@ -277,6 +286,8 @@ def _version(row: Mapping[str, str]) -> str:
     """Version as stated, or the date of the run."""
     text = row["engine_version"].strip()
     date = row["date_or_version"].strip()
+    if stated(row).legacy and "V0" not in text:
+        text = f"{text} (V0 engine)"
     return f"{text} {date}" if re.search(r"\d+\.\d+|\bV[01]\b", text) else date
 
 

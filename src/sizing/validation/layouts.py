@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sizing.architecture import Model
 from sizing.catalog import Gpu
 from sizing.deployment import Parallelism
+from sizing.validation.stated import Stated, stated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +72,18 @@ def layout_of(
     notes
         Gathers what is assumed.
     """
+    said = stated(row)
     tp, pp, dp, ep = (_whole(number(row, name)) for name in ("tp", "pp", "dp", "ep"))
     gpus = _whole(number(row, "num_gpus"))
-    pp, dp, ep = pp or 1, dp or 1, ep or 1
+    pp, dp, ep = pp or 1, dp or 1, ep or said.ep or 1
     if tp is None and dp == 1 and _offline(row) and _copies_cache(model) and (gpus or 1) > 1:
         tp, dp = 1, min(gpus or 1, gpu.gpus_per_node)
         ep = dp
         notes.texts.append(
             f"attention data-parallel over {dp} GPUs: tensor parallel ranks would hold copies of the cache"
         )
+    if tp is None and max(dp, ep) > 1:
+        tp = max(ep // dp, 1)
     if tp is None:
         tp = 1
         most = gpus or 8
@@ -88,15 +92,24 @@ def layout_of(
         if not _fits(model, gpu, weights, tp) and gpus and gpus > tp:
             pp = max(pp, -(-gpus // tp))
         notes.texts.append(f"TP{tp}: the smallest that holds the weights")
-    text = (row.get("notes") or "") + " " + (row.get("deploy") or "")
-    if "dp-attention" in text.lower() or "attention_dp" in text.lower():
-        dp = max(dp, tp if dp == 1 else dp)
-    if gpus and dp > 1 and tp * pp * dp > gpus:
-        tp = max(tp // dp, 1)
-    tp, dp = min(tp, 64), min(dp, 512)
+    if said.gpus_computed and tp == dp > 1 and ep in (tp, tp * dp) and model.is_moe:
+        notes.texts.append(f"attention data-parallel over {dp} GPUs, which the source's formula counts {dp} times")
+        tp, ep, gpus = 1, dp, dp
+    tp, dp = _attention(tp, dp, pp, gpus, said)
+    if ep == 1 and said.experts_spread and model.is_moe:
+        ep = tp * dp
     layout = Parallelism(tp=tp, pp=min(pp, 64), dp=dp, ep=min(ep, tp * dp))
     replicas = max((gpus or layout.gpus) / layout.gpus, 1.0)
     return layout, replicas
+
+
+def _attention(tp: int, dp: int, pp: int, gpus: int | None, said: Stated) -> tuple[int, int]:
+    """Tensor and data parallelism of attention, where ranks may be counted under either."""
+    if said.attention_dp and dp == 1:
+        dp = min(said.dp or tp, tp)
+    if gpus and dp > 1 and tp * pp * dp > gpus:
+        tp = max(tp // dp, 1)
+    return min(tp, 64), min(dp, 512)
 
 
 POOL = re.compile(r"(prefill|decode)=\{([^}]*)\}")

@@ -198,7 +198,8 @@ def predict_with(case: Case, steps_for: Callable[[Deployment], StepModel]) -> Ru
         deployment.model, deployment.gpu, deployment.parallelism.tp
     )
     budget = float(settings.max_num_batched_tokens or max(defaults.max_num_batched_tokens, 8192))
-    scheduling = case.timing.scheduling(budget, case.drafts)
+    memory = budget_of(deployment)
+    scheduling = case.timing.scheduling(budget, case.drafts, schedulers=memory.schedulers)
     wider = 1.0 + 0.25 * len(case.assumptions)
     spread = {metric: sigma * wider for metric, sigma in case.timing.residual_on(deployment.gpu.id).items()}
     if case.pools:
@@ -207,9 +208,11 @@ def predict_with(case: Case, steps_for: Callable[[Deployment], StepModel]) -> Ru
         return predict_pools(prefill, steps_for(deployment), workers, case.load, case.lengths, scheduling,
                              spread=spread)  # fmt: skip
     load = shared_load(case.load, case.replicas)
-    fit = kv_requests(budget_of(deployment), case.lengths, scheduling)
-    limit = float(settings.max_num_seqs or max(defaults.max_num_seqs, 256))
-    if isinstance(load, ClosedLoop):
+    fit = kv_requests(memory, case.lengths, scheduling)
+    if case.kv_bytes and memory.kv_bytes:
+        fit *= case.kv_bytes / memory.kv_bytes
+    limit = float(settings.max_num_seqs or max(defaults.max_num_seqs, 256)) * memory.schedulers
+    if isinstance(load, ClosedLoop) and settings.max_num_seqs is None:
         limit = max(limit, load.users)
     room = Room(kv_requests=max(fit, 1.0), max_num_seqs=limit)
     return predict_run(steps_for(deployment), room, load, case.lengths, scheduling, spread=spread)

@@ -151,6 +151,7 @@ def grouped_query(
         kind=kind,
         linears=tuple(linears),
         other_parameters=qk_norm_elements(config, traits, sizes) + sinks,
+        norm_spans_heads=traits.qk_norm.partition(":")[0] == "full",
         heads=sizes.heads,
         kv_heads=sizes.kv_heads,
         head_dim=sizes.head_dim,
