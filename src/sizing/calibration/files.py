@@ -34,6 +34,7 @@ from typing import Any
 from sizing.calibration.constants import BOUNDS, BY_FORMAT, FAMILIES, KERNEL_FORMATS, default, family_keys
 from sizing.calibration.record import UNKNOWN_RESIDUAL, Calibration, Evidence, rule_of_thumb
 from sizing.catalog import Gpu
+from sizing.catalog import gpu as catalog_gpu
 from sizing.catalog.files import data_file
 from sizing.errors import CalibrationError, UnknownFile, nearest
 
@@ -212,7 +213,7 @@ def calibration(name: str | Path, gpu: Gpu, engine: str = "vllm") -> Calibration
     if text == "rule-of-thumb":
         return rule_of_thumb(gpu=gpu.id, engine=engine)
     if text == "measured":
-        return _measured(gpu.id, gpu.architecture or "", engine)
+        return _measured(gpu.id, gpu.architecture or "", engine, watts_per_flop(gpu))
     path = Path(text).expanduser()
     if not path.is_file():
         if path.suffix or "/" in text:
@@ -285,7 +286,7 @@ def _evidence(before: Evidence, table: Table) -> Evidence:
 
 
 @lru_cache(maxsize=512)
-def _measured(gpu: str, architecture: str, engine: str) -> Calibration:
+def _measured(gpu: str, architecture: str, engine: str, watts: float = 0.0) -> Calibration:
     """Shipped constants of a GPU; its class's, widened, where it has none."""
     tables = _shipped(gpu)
     if tables is not None:
@@ -293,7 +294,33 @@ def _measured(gpu: str, architecture: str, engine: str) -> Calibration:
     like = _class_of(architecture)
     if like["like"] == gpu:
         raise UnknownFile(f"no data file calibration/{gpu}.toml; the installation is incomplete")
-    return _widened(_measured(str(like["like"]), "", engine), like, gpu)
+    return _widened(_measured(str(like["like"]), "", engine), _power_limited(like, watts), gpu)
+
+
+POWER = 0.6
+"""Power that the share of the peak which a power limit leaves grows with (assumed): power rises faster than clocks. [1]"""
+
+
+def watts_per_flop(gpu: Gpu) -> float:
+    """Board power over the peak in 16 bit; 0 where either is unknown. [W s/flop]
+
+    Parameters
+    ----------
+    gpu
+        The accelerator.
+    """
+    return gpu.tdp_w / gpu.peak_flops_per_s["bf16"] if gpu.tdp_w and "bf16" in gpu.peak_flops_per_s else 0.0
+
+
+def _power_limited(like: Mapping[str, Any], watts: float) -> Mapping[str, Any]:
+    """A class whose share of the peak is less where a GPU has fewer watts for the same peak.
+
+    The same chip on a card of 350 W computes what 700 W sustain only in bursts (H100 NVL and PCIe, A100 PCIe, L4).
+    """
+    there = watts_per_flop(catalog_gpu(str(like["like"]))) if like.get("power_limited") and watts else 0.0
+    if not there or watts >= there:
+        return like
+    return {**like, "compute_factor": float(like.get("compute_factor", 1.0)) * (watts / there) ** POWER}
 
 
 @lru_cache(maxsize=1)

@@ -25,7 +25,7 @@ from sizing.replica.run import ClosedLoop, Offline, Run
 from sizing.steptime import StepModel, step_model
 from sizing.validation.cases import Case, read_case
 from sizing.validation.scores import truth
-from sizing.validation.serving import calibrated, predict_with
+from sizing.validation.serving import calibrated, predict_with, settled
 
 Floats = NDArray[np.float64]
 SCALES = ("memory_scale", "compute_scale", "link_scale", "fixed_scale", "moe_scale")
@@ -274,7 +274,7 @@ def observations(
         if row.get("quality") == "C" or not wanted(row):
             continue
         try:
-            case = read_case(row, configs)
+            case = settled(read_case(row, configs))
         except SizingError:
             continue
         plain = not (case.drafts or case.pools or case.guessed_lengths)

@@ -113,7 +113,24 @@ class Offline:
     requests: float | None = None
 
 
-RunLoad = ClosedLoop | OpenLoop | Offline
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targeted:
+    """An open loop at the largest rate whose 99th percentiles stay within targets, as load generators seek it.
+
+    Attributes
+    ----------
+    ttft_s, tpot_s
+        Targets. [s]
+    requests
+        Requests of the run. [request]
+    """
+
+    ttft_s: float
+    tpot_s: float
+    requests: float | None = None
+
+
+RunLoad = ClosedLoop | OpenLoop | Offline | Targeted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

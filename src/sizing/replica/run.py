@@ -25,13 +25,14 @@ from sizing.replica.loads import (
     Room,
     Run,
     RunLoad,
+    Targeted,
     Values,
     estimate,
 )
 from sizing.steptime import StepModel
 
 __all__ = [
-    "ClosedLoop", "Curve", "Estimate", "Lengths", "Offline", "OpenLoop", "Room", "Run", "RunLoad", "curve_at",
+    "ClosedLoop", "Curve", "Estimate", "Lengths", "Offline", "OpenLoop", "Room", "Run", "RunLoad", "Targeted", "curve_at",
     "decode_grid", "decode_tokens_s", "estimate", "kv_requests", "predict_run", "run_curve", "run_of",
 ]  # fmt: skip
 
@@ -76,7 +77,7 @@ def predict_run(
     room
         Requests that run at once; more wait.
     load
-        Closed loop, open loop or offline.
+        Closed loop, open loop, offline, or the largest rate within targets.
     lengths
         Of the requests.
     scheduling
@@ -91,6 +92,8 @@ def predict_run(
         found, state = _closed(steps, room, load, lengths, scheduling)
     elif isinstance(load, OpenLoop) and np.isfinite(load.request_rate_per_s):
         found, state = _open(steps, room, load, lengths, scheduling)
+    elif isinstance(load, Targeted):
+        found, state = _targeted(steps, room, load, lengths, scheduling)
     else:
         found, state = _burst(steps, room, load.requests, lengths, scheduling)
     return run_of(found, state, lengths, spread or {})
@@ -190,6 +193,23 @@ def _open(steps: StepModel, room: Room, load: OpenLoop, lengths: Lengths, schedu
     overloaded = bool(over[0])
     limited = "overload" if overloaded else "load"
     return found, {"waiting": 0.0, "limited_by": limited, "kv_short": overloaded}
+
+
+TTFT_TAIL, TPOT_TAIL = 3.0, 1.2
+"""The 99th percentile over the mean near the largest rate (assumed; the simulator gives 2.5-4 and 1.1-1.4). [1]"""
+
+
+def _targeted(steps: StepModel, room: Room, load: Targeted, lengths: Lengths, scheduling: Scheduling
+              ) -> tuple[dict[str, Values], State]:  # fmt: skip
+    """The largest rate within targets, at most the share of the saturated rate that a replica keeps up with."""
+    most = min(room.most, 16_384.0)
+    curve = run_curve(steps, lengths, scheduling, most)
+    top = SUSTAINED * curve_at(curve, curve.active, most)["rate_per_s"]
+    by_tpot = curve_at(curve, curve.tpot_s, load.tpot_s / TPOT_TAIL)["rate_per_s"]
+    by_ttft = curve_at(curve, curve.start_s, load.ttft_s / TTFT_TAIL)["rate_per_s"]
+    found = curve_at(curve, curve.rate_per_s, np.minimum(np.minimum(by_tpot, by_ttft), top))
+    found["ttft_s"] = found["start_s"]
+    return found, {"waiting": 0.0, "limited_by": "load", "kv_short": False}
 
 
 def _burst(steps: StepModel, room: Room, requests: float | None, lengths: Lengths, scheduling: Scheduling

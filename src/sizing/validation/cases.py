@@ -8,11 +8,11 @@ from pathlib import Path
 from sizing.architecture import Model, read_model
 from sizing.catalog import Gpu
 from sizing.catalog import gpu as catalog_gpu
-from sizing.deployment import Deployment, EngineSettings, NumberFormats
+from sizing.deployment import Deployment, EngineSettings, NumberFormats, Parallelism
 from sizing.engines.timing import EngineTiming, engine_timing
 from sizing.errors import CatalogError, InputError, SizingError
-from sizing.replica.run import ClosedLoop, Lengths, Offline, OpenLoop, RunLoad
-from sizing.validation.layouts import Notes, Pools, layout_of, number, pools_of, rack_pools
+from sizing.replica.run import ClosedLoop, Lengths, Offline, OpenLoop, RunLoad, Targeted
+from sizing.validation.layouts import Notes, Pools, layout_of, number, pools_of, rack_pools, wider_layouts
 from sizing.validation.model_names import find_model
 from sizing.validation.stated import stated
 
@@ -49,6 +49,8 @@ class Case:
         Whether weights were not a model's own, so that a router sends every token to the same experts.
     kv_bytes
         Room for the KV cache on each GPU where the row states it; None for what the engine's rules leave. [byte]
+    choices
+        Other layouts and their copies, of which the one that carries most is taken.
     assumptions
         What the row left open.
     """
@@ -64,6 +66,7 @@ class Case:
     guessed_lengths: bool = False
     made_up_weights: bool = False
     kv_bytes: float | None = None
+    choices: tuple[tuple[Parallelism, float], ...] = ()
     assumptions: tuple[str, ...] = ()
 
 
@@ -213,9 +216,29 @@ def _load(row: Mapping[str, str], notes: Notes) -> RunLoad:
             return OpenLoop(request_rate_per_s=float("inf"), requests=prompts or 1000.0)
         if value:
             return OpenLoop(request_rate_per_s=value, requests=prompts, sustained=prompts is None)
-        notes.texts.append("rate not stated: the largest, saturated")
-        return Offline(requests=prompts)
+        return _largest(row, notes)
     raise InputError(f"load {kind or 'of no kind'} is not a closed loop, a request rate or an offline run")
+
+
+TARGETS = {
+    "mlperf-openorca": ((2.0, 0.2), (0.45, 0.04)), "mlperf-openorca+gsm8k": ((2.0, 0.2), None),
+    "mlperf-longdata": ((6.0, 0.175), (4.5, 0.08)), "mlperf-cnn_dailymail": ((2.0, 0.1), (0.5, 0.03)),
+    "mlperf-reasoning": ((2.0, 0.08), (1.5, 0.015)), "mlperf-gptoss": ((3.0, 0.08), (2.0, 0.02)),
+}  # fmt: skip
+"""99th percentiles of TTFT and TPOT that MLPerf Inference 4.1 to 6.0 allow in the server and in the interactive
+scenario of a benchmark; source: MLCommons' announcements of each (April and September 2025, 2026). [s]"""
+
+
+def _largest(row: Mapping[str, str], notes: Notes) -> RunLoad:
+    """A rate that is the result: the largest within the scenario's targets, or the largest of all."""
+    kind = (row.get("len_dist") or "").lower()
+    known = max((name for name in TARGETS if kind.startswith(name)), key=len, default=None)
+    targets = TARGETS[known]["interactive" in row["notes"]] if known else None
+    if targets is None:
+        notes.texts.append("rate not stated: the largest, saturated")
+        return Offline(requests=number(row, "num_prompts"))
+    notes.texts.append(f"the largest rate within {targets[0]:g} s to the first token and {targets[1]:g} s a token")
+    return Targeted(ttft_s=targets[0], tpot_s=targets[1])
 
 
 def _drafts(row: Mapping[str, str], notes: Notes) -> float:
@@ -260,6 +283,8 @@ def read_case(row: Mapping[str, str], configs: Path | None = None) -> Case:
         row, model, (lengths.input_tokens, lengths.output_tokens), getattr(load, "users", 1e9), notes
     )
     layout, replicas = (pools.decode, 1.0) if pools else layout_of(row, model, gpu, weights, notes)
+    most = isinstance(load, Offline | Targeted) and not pools
+    choices = wider_layouts(row, layout, replicas, gpu) if most else ()
     said = stated(row)
     settings = EngineSettings(
         engine=timing.memory, version=_memory_version(row, timing), max_num_seqs=said.max_num_seqs,
@@ -271,7 +296,7 @@ def read_case(row: Mapping[str, str], configs: Path | None = None) -> Case:
     return Case(id=row["id"], deployment=deployment, timing=timing, lengths=lengths, load=load, replicas=replicas,
                 pools=pools, drafts=_drafts(row, notes), guessed_lengths=notes.guessed,
                 made_up_weights=bool(re.search(r"fake.weights?", row["notes"])), kv_bytes=said.kv_bytes,
-                assumptions=tuple(notes.texts))  # fmt: skip
+                choices=choices, assumptions=tuple(notes.texts))  # fmt: skip
 
 
 def _engine(row: Mapping[str, str], gpu: Gpu, notes: Notes) -> EngineTiming:
@@ -306,7 +331,7 @@ def shared_load(load: RunLoad, replicas: float) -> RunLoad:
     replicas
         That share it. [1]
     """
-    if replicas <= 1.0:
+    if replicas <= 1.0 or isinstance(load, Targeted):
         return load
     requests = load.requests / replicas if load.requests else None
     if isinstance(load, ClosedLoop):

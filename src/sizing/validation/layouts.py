@@ -112,6 +112,29 @@ def _attention(tp: int, dp: int, pp: int, gpus: int | None, said: Stated) -> tup
     return min(tp, 64), min(dp, 512)
 
 
+def wider_layouts(
+    row: Mapping[str, str], layout: Parallelism, replicas: float, gpu: Gpu
+) -> tuple[tuple[Parallelism, float], ...]:
+    """Layouts of the same GPUs with wider tensor parallelism, where the row states none.
+
+    Whoever seeks the most throughput, or the largest rate within targets, takes the layout that carries it.
+
+    Parameters
+    ----------
+    row
+        Cells by column.
+    layout, replicas
+        The smallest that holds the weights, and its copies.
+    gpu
+        What it runs on.
+    """
+    if number(row, "tp") is not None or layout.gpus != layout.tp:
+        return ()
+    whole, most = round(layout.tp * replicas), min(gpu.gpus_per_node or 8, 8)
+    wider = [tp for tp in (1, 2, 4, 8) if layout.tp < tp <= most and whole % tp == 0]
+    return tuple((Parallelism(tp=tp), whole / tp) for tp in wider)
+
+
 POOL = re.compile(r"(prefill|decode)=\{([^}]*)\}")
 
 

@@ -218,6 +218,31 @@ def predict_with(case: Case, steps_for: Callable[[Deployment], StepModel]) -> Ru
     return predict_run(steps_for(deployment), room, load, case.lengths, scheduling, spread=spread)
 
 
+def settled(case: Case, name: str = "measured") -> Case:
+    """The case with the layout that carries most, where the row leaves it open.
+
+    Parameters
+    ----------
+    case
+        The question.
+    name
+        Calibration.
+    """
+    if not case.choices:
+        return case
+    layouts = [(case.deployment.parallelism, case.replicas), *case.choices]
+    cases = [
+        replace(case, deployment=replace(case.deployment, parallelism=layout), replicas=copies, choices=())
+        for layout, copies in layouts
+    ]
+    carried = [predict_case(each, name, 0).output_tokens_per_s.value * each.replicas for each in cases]
+    best = carried.index(max(carried))
+    if best == 0:
+        return cases[0]
+    said = f"TP{layouts[best][0].tp}: it carries more than TP{layouts[0][0].tp}"
+    return replace(cases[best], assumptions=(*(a for a in case.assumptions if "smallest that holds" not in a), said))
+
+
 def predict_row(
     row: Mapping[str, str], configs: Path | None = None, name: str = "measured", draws: int = DRAWS
 ) -> RowPrediction:
@@ -235,7 +260,7 @@ def predict_row(
         Joint draws behind the error bars. [1]
     """
     try:
-        case = read_case(row, configs)
+        case = settled(read_case(row, configs), name)
         run = predict_case(case, name, draws)
     except SizingError as error:
         return RowPrediction(id=row.get("id") or "", reason=str(error))
