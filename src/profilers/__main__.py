@@ -49,6 +49,14 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--disk", type=Path, default=None, help="folder for the file that weight loading reads")
     made.add_argument("--out", type=Path, default=None, help="measurement file (default: profile-GPU-DATE.jsonl)")
     made.add_argument("--list", action="store_true", help="list kernels and cases, measure nothing")
+    made.add_argument(
+        "--estimate",
+        nargs="?",
+        const="h100-sxm",
+        default="",
+        metavar="CHIP",
+        help="say what the session would take on a GPU (default: h100-sxm), without one; with --list case by case",
+    )
     made.add_argument("--restarts", type=int, default=0, help=argparse.SUPPRESS)
     return made  # fmt: skip
 
@@ -87,6 +95,8 @@ def _run(options: argparse.Namespace, words: list[str]) -> int:
     from profilers.bench import open_bench
     from profilers.plan import make_plan
 
+    if options.estimate:
+        return _estimate(options, make_plan(options.suite, options.model, tp=options.tp, ranks=options.ranks or 1))
     device = options.device or ("cuda" if torch.cuda.is_available() else "")
     _check_device(device, options.device, torch)
     toy = options.toy or not device.startswith("cuda")
@@ -100,6 +110,19 @@ def _run(options: argparse.Namespace, words: list[str]) -> int:
         return 0
     bench = open_bench(device, toy=toy, disk=options.disk)
     return _measure(options, words, plan, cases, bench, budget_s)
+
+
+def _estimate(options: argparse.Namespace, plan: "Plan") -> int:
+    """Print what a session would take."""
+    from profilers.estimates.session import estimate, find_machine, group_rows
+    from profilers.summary import table
+
+    machine = find_machine(options.estimate)
+    spent = estimate(_cases(options, plan), machine)
+    if options.list:
+        print("\n".join(f"{case.total_s:8.2f} s  {case.key}" for case in spent))
+    print(table(group_rows(spent), f"Estimated seconds of --suite {plan.suite} on one {machine.name}"), end="")
+    return 0
 
 
 def _cases(options: argparse.Namespace, plan: "Plan") -> "list[Case]":

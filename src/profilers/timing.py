@@ -21,7 +21,8 @@ from profilers.kernel import Work
 MAX_CALLS_PER_SAMPLE = 2048
 """Most kernel calls in one graph. [1]"""
 
-_SLOW_S = 0.005
+SLOW_S = 0.005
+"""Calls longer than this are not repeated to warm up, and none of their samples is dropped. [s]"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ def time_work(work: Work, bench: Bench, *, energy: bool = False) -> Timing:
     if not bench.cuda:
         return _time_host(work.calls, bench)
     single_s = _warm_up(work.calls, bench)
-    turns = _turns(single_s, len(work.calls), bench.limits)
+    turns = turns_of(single_s, len(work.calls), bench.limits)
     calls = turns * len(work.calls)
     run, mode, note = _captured(work, turns)
     samples = _burst_samples(run, calls, max(single_s, 1e-6) * calls, bench.limits)
@@ -96,8 +97,18 @@ def time_work(work: Work, bench: Bench, *, energy: bool = False) -> Timing:
     )
 
 
-def _turns(single_s: float, calls: int, limits: Limits) -> int:
-    """How often a sample goes through all calls."""
+def turns_of(single_s: float, calls: int, limits: Limits) -> int:
+    """How often a sample goes through all calls.
+
+    Parameters
+    ----------
+    single_s
+        Time of one call. [s]
+    calls
+        Calls on different memory. [1]
+    limits
+        Least duration of a sample.
+    """
     wanted = math.ceil(limits.sample_s / max(single_s * calls, 1e-9))
     return max(1, min(wanted, MAX_CALLS_PER_SAMPLE // max(calls, 1)))
 
@@ -110,7 +121,7 @@ def _warm_up(calls: Sequence[Callable[[], Any]], bench: Bench) -> float:
     calls[-1]()
     bench.synchronize()
     once_s = time.perf_counter() - begun
-    if once_s > _SLOW_S:
+    if once_s > SLOW_S:
         return once_s
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     _run_ahead()
@@ -174,11 +185,21 @@ def capture(launch: Callable[[], Any], warm: Callable[[], Any]) -> Callable[[], 
     return graph.replay
 
 
+def burst_of(expected_s: float) -> tuple[int, int]:
+    """Samples that are queued at once, and how many of the first to drop because the GPU may have waited.
+
+    Parameters
+    ----------
+    expected_s
+        Time of a sample. [s]
+    """
+    return max(2, min(11, 1 + int(0.02 / expected_s))), 1 if expected_s < SLOW_S else 0
+
+
 def _burst_samples(run: Callable[[], Any], calls: int, expected_s: float, limits: Limits) -> list[float]:
     """Samples of a call's time, taken in bursts until the median is settled. [s]"""
     samples: list[float] = []
-    burst = max(2, min(11, 1 + int(0.02 / expected_s)))
-    idle = 1 if expected_s < _SLOW_S else 0
+    burst, idle = burst_of(expected_s)
     begun = time.perf_counter()
     while True:
         events = [torch.cuda.Event(enable_timing=True) for _ in range(burst + 1)]
@@ -223,7 +244,7 @@ def _time_host(calls: Sequence[Callable[[], Any]], bench: Bench) -> Timing:
     calls[0]()
     begun = time.perf_counter()
     calls[0]()
-    turns = _turns(time.perf_counter() - begun, len(calls), bench.limits)
+    turns = turns_of(time.perf_counter() - begun, len(calls), bench.limits)
     samples: list[float] = []
     begun = time.perf_counter()
     while not (settled(samples, bench.limits) or _late(begun, len(samples), bench.limits)):

@@ -1,0 +1,1 @@
+"""What a profile will cost in time, said before it is run and without a GPU."""
