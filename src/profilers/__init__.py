@@ -3,7 +3,7 @@
 A side room of the house: it needs ``torch`` (extra ``profile``), writes a measurement file
 (``docs/reference/measurement-format.md``) and never imports :mod:`sizing`, which reads that file.
 
-    profile-inference --suite default --budget 5m --out my-gpu.jsonl
+    profile-inference --suite default --out my-gpu.jsonl
     size-inference calibrate profile my-gpu.jsonl --out my-gpu.toml
 """
 

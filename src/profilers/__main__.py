@@ -2,6 +2,7 @@
 
 import argparse
 import datetime
+import math
 import os
 import re
 import sys
@@ -42,7 +43,12 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--chip", default="", help="with --table: whose rows, as the table names it, such as h200-sxm")
     made.add_argument("--only", action="append", default=[], metavar="KERNEL", help="only this family or kernel")
-    made.add_argument("--budget", default="5m", help="time for the session, such as 90s or 5m (default: 5m)")
+    made.add_argument(
+        "--budget",
+        default="5m",
+        help="time from the command's start after which no case is begun, such as 90s or 5m; none: everything "
+        "(default: 5m, which the default suite should not need on one Hopper GPU: see --estimate)",
+    )
     made.add_argument("--device", default="", help="cuda, cuda:1 or cpu (default: cuda)")
     made.add_argument("--toy", action="store_true", help="smallest sizes, for a dry run; always on with --device cpu")
     made.add_argument("--ranks", type=int, default=0, help="GPUs for the collectives (default: all that are visible)")
@@ -62,19 +68,22 @@ def parser() -> argparse.ArgumentParser:
 
 
 def seconds(text: str) -> float:
-    """``90``, ``90s``, ``5m`` or ``1h`` in seconds. [s]"""
+    """``90``, ``90s``, ``5m`` or ``1h`` in seconds; infinite for ``none``. [s]"""
+    if text.strip() == "none":
+        return math.inf
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|m|min|h)?\s*", text)
     if found is None or float(found[1]) <= 0:
-        raise BadInput(f"--budget {text}: give a time such as 90s, 5m or 1h")
+        raise BadInput(f"--budget {text}: give a time such as 90s, 5m or 1h, or none")
     return float(found[1]) * {"s": 1, "m": 60, "min": 60, "h": 3600, None: 1}[found[2]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; the exit code."""
+    begun_s = time.perf_counter()
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = parser().parse_args(words)
     try:
-        return _run(options, words)
+        return _run(options, words, begun_s)
     except BadInput as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 2
@@ -86,8 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _run(options: argparse.Namespace, words: list[str]) -> int:
-    budget_s = seconds(options.budget)
+def _run(options: argparse.Namespace, words: list[str], begun_s: float) -> int:
+    until_s = begun_s + seconds(options.budget)
     try:
         import torch
     except ImportError:
@@ -109,7 +118,7 @@ def _run(options: argparse.Namespace, words: list[str]) -> int:
         print("\n".join(f"{case.priority}  {case.key}" for case in cases))
         return 0
     bench = open_bench(device, toy=toy, disk=options.disk)
-    return _measure(options, words, plan, cases, bench, budget_s)
+    return _measure(options, words, plan, cases, bench, until_s)
 
 
 def _estimate(options: argparse.Namespace, plan: "Plan") -> int:
@@ -154,7 +163,7 @@ def _check_device(device: str, asked: str, torch) -> None:  # type: ignore[no-un
             raise BadInput(f"--device {asked}: {count} GPU{'s' * (count != 1)} visible to torch")
 
 
-def _measure(options, words: list[str], plan, cases, bench, budget_s: float) -> int:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def _measure(options, words: list[str], plan, cases, bench, until_s: float) -> int:  # type: ignore[no-untyped-def]  # noqa: ANN001
     from profilers.environment import read_environment
     from profilers.measurements import MeasurementFile
     from profilers.session import DeviceLost, outcomes, progress_line, run_session
@@ -177,10 +186,10 @@ def _measure(options, words: list[str], plan, cases, bench, budget_s: float) -> 
         print(f"{PROGRAM}: carrying on; {len(file.results)} cases are in {file.partial}", file=sys.stderr)
     begun = time.perf_counter()
     try:
-        left = run_session(cases, bench, file, budget_s, progress_line)
+        left = run_session(cases, bench, file, until_s - begun, progress_line)
     except DeviceLost as error:
         file.close()
-        return _start_again(words, budget_s - (time.perf_counter() - begun), options.restarts, out, str(error))
+        return _start_again(words, until_s - time.perf_counter(), options.restarts, out, str(error))
     finally:
         progress_line("")
     path = file.seal(time.perf_counter() - begun, left)
@@ -197,7 +206,8 @@ def _start_again(words: list[str], budget_s: float, restarts: int, out: Path, re
     if restarts >= 5 or budget_s <= 1:
         print(f"{PROGRAM}: giving up; run the same command again to carry on", file=sys.stderr)
         return 1
-    kept = [*words, "--budget", f"{budget_s:.0f}", "--restarts", str(restarts + 1), "--out", str(out)]
+    left = "none" if budget_s == math.inf else f"{budget_s:.0f}"
+    kept = [*words, "--budget", left, "--restarts", str(restarts + 1), "--out", str(out)]
     os.execv(sys.executable, [sys.executable, "-m", "profilers", *kept])
 
 

@@ -14,6 +14,9 @@ from profilers.tensors import error, random
 HEADS = ((32, 8, 128), (64, 8, 128), (8, 1, 128))
 """Query heads, KV heads and their width: 8B, 32B, and 64 over 8 GPUs. [head], [head], [element]"""
 
+OTHER_CONTEXTS, OTHER_PROMPTS = (2048, 8192), (512, 8192)
+"""Lengths at which the other heads are measured; at all lengths in the compact suite alone. [token]"""
+
 TOLERANCE = 0.03
 """BF16 in, probabilities rounded to BF16: about 2^-7 of the largest output, with room. [1]"""
 
@@ -28,7 +31,7 @@ def decode_cases(name: str, plan: Plan, *, coarse: bool = False) -> Iterator[Cas
     plan
         What to measure.
     coarse
-        Only a few points, for a kernel that is compiled for every shape.
+        Only one point, or a few, for a kernel that is compiled for every shape.
     """
     if plan.toy:
         yield _decode(name, 3, 40, (4, 2, 16), 0)
@@ -36,7 +39,8 @@ def decode_cases(name: str, plan: Plan, *, coarse: bool = False) -> Iterator[Cas
         if plan.grid and not plan.toy and batch * context <= 1 << 20 and not (coarse and context != 8192):
             for heads in HEADS[:1] if coarse else HEADS:
                 seldom = heads != HEADS[0] or (coarse and batch != 32)
-                yield _decode(name, batch, context, heads, 2 if seldom else 0)
+                if not seldom or plan.fine or (not coarse and context in OTHER_CONTEXTS):
+                    yield _decode(name, batch, context, heads, 2 if seldom else int(coarse), compiles=coarse)
     if not coarse:
         for shape in plan.shapes("attention_decode"):
             yield Case(kernel=name, shape=shape, priority=1)
@@ -54,7 +58,7 @@ def prefill_cases(name: str, plan: Plan, *, history: bool, coarse: bool = False)
     history
         The kernel can attend to what is cached before the new tokens.
     coarse
-        Only a few points, for a kernel that is compiled for every shape.
+        Only one point, or a few, for a kernel that is compiled for every shape.
     """
     if plan.toy:
         yield _prefill(name, 2, 24, 0, (4, 2, 16), 0)
@@ -64,7 +68,8 @@ def prefill_cases(name: str, plan: Plan, *, history: bool, coarse: bool = False)
         for tokens in (2048, 8192) if coarse else (128, 512, 2048, 8192, 32768):
             for heads in HEADS[:1] if coarse else HEADS:
                 seldom = heads != HEADS[0] or (coarse and tokens != 8192)
-                yield _prefill(name, 1, tokens, 0, heads, 2 if seldom else 0)
+                if not seldom or plan.fine or (not coarse and tokens in OTHER_PROMPTS):
+                    yield _prefill(name, 1, tokens, 0, heads, 2 if seldom else int(coarse), compiles=coarse)
         if history and not coarse:
             for tokens, before in ((512, 2048), (512, 8192), (512, 32256), (2048, 8192), (2048, 30720)):
                 yield _prefill(name, 1, tokens, before, HEADS[0], 0)
@@ -94,15 +99,26 @@ def register_paged(library: str, *, decode: Build, prefill: Build) -> None:
     )
 
 
-def _decode(name: str, batch: int, context: int, heads: tuple[int, int, int], priority: int) -> Case:
+def _decode(
+    name: str, batch: int, context: int, heads: tuple[int, int, int], priority: int, *, compiles: bool = False
+) -> Case:
     shape = {"batch": batch, "context": context, "heads": heads[0], "kv_heads": heads[1], "head_dim": heads[2]}
-    return Case(kernel=name, shape=shape, priority=priority)
+    return Case(kernel=name, shape=shape, priority=priority, compiles=compiles)
 
 
-def _prefill(name: str, batch: int, tokens: int, history: int, heads: tuple[int, int, int], priority: int) -> Case:
+def _prefill(
+    name: str,
+    batch: int,
+    tokens: int,
+    history: int,
+    heads: tuple[int, int, int],
+    priority: int,
+    *,
+    compiles: bool = False,
+) -> Case:
     shape = {"batch": batch, "tokens": tokens, "history": history}
     shape |= {"heads": heads[0], "kv_heads": heads[1], "head_dim": heads[2]}
-    return Case(kernel=name, shape=shape, priority=priority)
+    return Case(kernel=name, shape=shape, priority=priority, compiles=compiles)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """The device that is measured, and how long and how finely to measure on it."""
 
+import gc
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
@@ -56,6 +57,8 @@ class Bench:
         Dry run: smallest sizes, nothing that takes long.
     disk
         Folder for the file that weight loading reads.
+    held
+        Something large that the next case may use again, behind what it was made for; None: nothing.
     """
 
     device: torch.device
@@ -63,6 +66,7 @@ class Bench:
     watch: Watch = field(default_factory=lambda: Watch(None))
     toy: bool = False
     disk: Path = field(default_factory=lambda: Path(gettempdir()))
+    held: tuple[object, object] | None = None
 
     @property
     def cuda(self) -> bool:
@@ -119,6 +123,38 @@ class Bench:
         """Wait until the device has done everything."""
         if self.cuda:
             torch.cuda.synchronize(self.device)
+
+    def hold(self, purpose: object, thing: object) -> None:
+        """Keep something large for the next case, in place of what was kept before.
+
+        Parameters
+        ----------
+        purpose
+            What it was made for.
+        thing
+            What to keep.
+        """
+        self.held = (purpose, thing)
+
+    def held_for(self, purpose: object) -> object | None:
+        """What was kept for that purpose; anything else is let go and its memory given back.
+
+        Parameters
+        ----------
+        purpose
+            What it must have been made for.
+        """
+        if self.held is not None and self.held[0] == purpose:
+            return self.held[1]
+        self.drop()
+        return None
+
+    def drop(self) -> None:
+        """Let go what is kept and give its memory back."""
+        if self.held is not None:
+            self.held = None
+            gc.collect()
+            self.release()
 
     def release(self) -> None:
         """Give unused memory back, so that the next case starts clean."""

@@ -17,7 +17,9 @@ WIDTHS = ((4096, 4096), (6144, 4096), (24576, 4096), (4096, 12288), (10240, 5120
 TOY_SHAPES = ((1, 64, 128), (33, 128, 64))
 
 
-def gemm_cases(kernel: str, plan: Plan, *, model_shapes: bool, multiple: int = 1) -> Iterator[Case]:
+def gemm_cases(
+    kernel: str, plan: Plan, *, model_shapes: bool, multiple: int = 1, seldom: bool = False
+) -> Iterator[Case]:
     """Cases of one weight format: a model's shapes, then the grid.
 
     Parameters
@@ -30,6 +32,8 @@ def gemm_cases(kernel: str, plan: Plan, *, model_shapes: bool, multiple: int = 1
         Also the shapes that the models' steps need.
     multiple
         What outputs and inputs must be divisible by. [element]
+    seldom
+        A further way to scale a format: sizes between those that identify its constants in the compact suite alone.
     """
     if plan.toy:
         yield from (_case(kernel, *shape, 0) for shape in TOY_SHAPES)
@@ -37,6 +41,8 @@ def gemm_cases(kernel: str, plan: Plan, *, model_shapes: bool, multiple: int = 1
         for n, k in WIDTHS:
             for m in ROWS:
                 coarse = m in (1, 16, 64, 256, 1024, 4096)
+                if not coarse and seldom and not plan.fine:
+                    continue
                 yield _case(kernel, m, n, k, 0 if coarse else 2, energy=m == 4096 and n == 24576)
     if model_shapes:
         for shape in plan.shapes("gemm.bf16"):

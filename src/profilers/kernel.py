@@ -32,12 +32,15 @@ class Case:
         cuts from the end. [1]
     energy
         Also measure joules per call, which takes a second more.
+    compiles
+        A graph of its own is compiled for it, which takes seconds and throws away all that was compiled before.
     """
 
     kernel: str
     shape: Shape
     priority: int = 1
     energy: bool = False
+    compiles: bool = False
 
     @property
     def key(self) -> str:

@@ -9,9 +9,9 @@ from profilers.shapes import BadInput, DecoderShape, read_shape
 
 SUITES = {
     "default": "a grid that identifies the constants, four whole decoders, the scenarios",
-    "compact": "the grid alone",
+    "compact": "the grid alone, with the sizes between",
     "model": "the kernels, steps and scenarios of --model",
-    "decoder": "whole decoders and the kernels they are made of",
+    "decoder": "whole decoders, every step compiled too, and the kernels they are made of",
     "table": "nothing but the shapes of --table",
     "scenarios": "kernels per token, users, prefill stall, prefix reuse",
 }
@@ -28,6 +28,9 @@ STEPS = (
     Step(sequences=1, new_tokens=8192, history=0),
 )
 """Steps of a whole decoder: decoding at three batches, prefill at two lengths."""
+
+TYPICAL = (STEPS[1], STEPS[3])
+"""The decode and the prefill step that are compiled when not all are."""
 
 TOY_STEPS = (
     Step(sequences=2, new_tokens=1, history=7),
@@ -60,6 +63,16 @@ class Plan:
     def grid(self) -> bool:
         """Whether the grid that identifies the constants is wanted."""
         return self.suite in ("default", "compact")
+
+    @property
+    def fine(self) -> bool:
+        """Whether sizes between those of the grid are wanted of every format and implementation too."""
+        return self.suite == "compact"
+
+    @property
+    def every_step(self) -> bool:
+        """Whether every step is compiled, and not one decode and one prefill step of each model."""
+        return self.suite in ("model", "decoder")
 
     @property
     def decoders(self) -> bool:
@@ -143,7 +156,7 @@ def plan_cases(plan: Plan, only: Iterable[str] = ()) -> list[Case]:
 
 
 def in_order(cases: Iterable[Case]) -> list[Case]:
-    """Cases each once, the most needed first; of equal need whole models before their parts.
+    """Cases each once, the most needed first; of equal need whole models, their parts, what is compiled by itself.
 
     Parameters
     ----------
@@ -154,4 +167,4 @@ def in_order(cases: Iterable[Case]) -> list[Case]:
     for case in cases:
         found.setdefault(case.key, case)
     first = ("decoder", "scenario")
-    return sorted(found.values(), key=lambda case: (case.priority, not case.kernel.startswith(first)))
+    return sorted(found.values(), key=lambda c: (c.priority, c.compiles, not c.kernel.startswith(first)))

@@ -1,6 +1,7 @@
 """Measure the cases of a plan one after another, within a budget, and write each down as it is done."""
 
 import gc
+import math
 import sys
 import threading
 import time
@@ -88,15 +89,15 @@ def measure_case(case: Case, bench: Bench) -> dict[str, Any]:
     """
     torch.manual_seed(zlib.crc32(case.key.encode()))
     begun = time.perf_counter()
+    if not case.kernel.startswith(LARGE):
+        bench.drop()
     with Outlook(bench) as outlook:
         found = _attempt(case, bench)
     if SEVERE & set(outlook.as_record()["throttle"]):
         time.sleep(0.0 if bench.toy else RETRY_WAIT_S)
         with Outlook(bench) as outlook:
             found = _attempt(case, bench)
-    if bench.cuda and (found["outcome"] != "measured" or case.kernel.startswith(LARGE) or bench.crowded):
-        gc.collect()
-        _release(bench)
+    _tidy(case, bench, str(found["outcome"]))
     return {
         "key": case.key,
         "kernel": case.kernel,
@@ -105,6 +106,17 @@ def measure_case(case: Case, bench: Bench) -> dict[str, Any]:
         "sensors": outlook.as_record(),
         "took_s": time.perf_counter() - begun,
     }
+
+
+def _tidy(case: Case, bench: Bench, outcome: str) -> None:
+    """Give memory back where the next case may miss it; a case that never began has taken none."""
+    if not bench.cuda or outcome == "unsupported":
+        return
+    if outcome != "measured":
+        bench.held = None
+    if outcome != "measured" or case.kernel.startswith(LARGE) or bench.crowded:
+        gc.collect()
+        _release(bench)
 
 
 def _release(bench: Bench) -> None:
@@ -122,9 +134,13 @@ def _attempt(case: Case, bench: Bench) -> dict[str, Any]:
     except Unsupported as reason:
         return {"outcome": "unsupported", "reason": str(reason)}
     except torch.OutOfMemoryError as reason:
-        return {"outcome": "oom", "reason": first_line(reason)}
+        lacking = {"outcome": "oom", "reason": first_line(reason)}
     except Exception as reason:  # one kernel's failure must not end the session
         return {"outcome": "failed", "reason": first_line(reason)}
+    if bench.held is None:
+        return lacking
+    bench.drop()  # it may have been in the way
+    return _attempt(case, bench)
 
 
 def _judged(error: float, tolerance: float) -> dict[str, Any]:
@@ -187,12 +203,16 @@ def run_session(
     """
     begun = time.perf_counter()
     raise_clocks(bench)
+    if bench.cuda:
+        gc.collect()
+        gc.freeze()  # torch's own objects need not be searched again after every large case
     wanted = [case for case in cases if case.key not in file.done]
     for index, case in enumerate(wanted):
         spent_s = time.perf_counter() - begun
-        if spent_s > budget_s:
+        if index and spent_s > budget_s:  # a session gets somewhere, however short
             return [left.key for left in wanted[index:]]
-        show(f"{index + 1}/{len(wanted)} {spent_s:.0f} s of {budget_s:.0f} s  {case.key}")
+        of = "" if budget_s == math.inf else f" of {budget_s:.0f} s"
+        show(f"{index + 1}/{len(wanted)} {spent_s:.0f} s{of}  {case.key}")
         result = measure_case(case, bench)
         file.add({**result, "at_s": spent_s})
         if result["outcome"] in ("failed", "wrong") and not answers(bench):

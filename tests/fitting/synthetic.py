@@ -18,6 +18,7 @@ TRUTH = {
     "elementwise": {"fixed_s": 2.6e-6, "memory_fraction": 0.68},
     "gemm.bf16": {"fixed_s": 4.1e-6, "memory_fraction": 0.74, "compute_fraction": 0.66},
     "gemm.fp8": {"fixed_s": 6.0e-6, "memory_fraction": 0.70, "compute_fraction": 0.58},
+    "gemm.fp8_block": {"fixed_s": 7.5e-6, "memory_fraction": 0.61, "compute_fraction": 0.52},
     "attention_decode": {"fixed_s": 1.6e-5, "memory_fraction": 0.77},
     "attention_prefill": {"compute_fraction": 0.47},
     "moe.bf16": {"fixed_s": 3.8e-5, "memory_fraction": 0.63, "compute_fraction": 0.41},

@@ -204,6 +204,21 @@ def test_decoders_are_summed_up_by_model_and_kind_of_step(fitted):
     assert float(rows[0]["new"].rstrip("%")) < 8.0 < float(rows[0]["median error old"].rstrip("%"))
 
 
+def test_compiled_steps_alone_judge_a_model_that_has_them(fitted):
+    """Steps at 1 and 128 users as launched take a fifth longer; the step of 32 users is compiled."""
+
+    def run(step):
+        compiled = step.step.startswith("32 x 1 ")
+        slower = 1.0 if compiled or not step.decodes else 1.2
+        mode = "compiled_graph" if compiled else step.mode
+        return dataclasses.replace(step, mode=mode, measured_s=slower * step.measured_s)
+
+    fit = dataclasses.replace(fitted[0], steps=tuple(run(s) for s in fitted[0].steps))
+    tpot, ttft = model_rows(fit)
+    assert (tpot["metric"], tpot["steps"], ttft["steps"]) == ("TPOT", 1, 2)
+    assert float(str(tpot["new"]).rstrip("%")) < 4.0
+
+
 TABLE = """gpu,engine,operation,kernel,m,n,k,batch,length,heads,kv_heads,kv_bytes,time_s,source
 h100-sxm,vllm,gemm.bf16,x,16,4096,4096,,,,,,1e-05,table
 h100-sxm,vllm,gemm.bf16,x,64,4096,4096,,,,,,2e-05,table

@@ -12,7 +12,9 @@ import torch
 
 from profilers import timing
 from profilers.bench import Bench, Limits
-from profilers.kernel import Work
+from profilers.estimates import session as estimates
+from profilers.estimates.effort import Effort
+from profilers.kernel import Case, Work
 from profilers.watch import Watch
 
 CALL_S, LAUNCH_S, GRAPH_LAUNCH_S = 3e-6, 8e-6, 10e-6
@@ -176,3 +178,14 @@ def test_copies_outgrow_the_cache_or_the_memory_share(monkeypatch):
     assert bench.copies(200 << 20) == 2  # four times the cache: some of it would still be there
     monkeypatch.setattr(FakeBench, "free_bytes", 100 << 20)
     assert bench.copies(32 << 20) == 1
+
+
+@pytest.mark.parametrize("call_s", [3e-6, 2e-5, 4e-4, 3e-3, 2e-2, 0.3])
+def test_estimate_of_warming_up_and_sampling_is_what_the_stand_in_takes(call_s, machine, monkeypatch):
+    """With no scatter and no libraries to load, for the stand-in has neither."""
+    monkeypatch.setattr(estimates, "SCATTER", 0.0)
+    monkeypatch.setattr(estimates, "FIRST_S", 0.0)
+    timing.time_work(_work(machine, call_s=call_s), _bench())
+    effort = Effort(call_s=call_s, calls=4)
+    told = sum(estimates._timed(Case(kernel="gemm.bf16", shape={}), effort, Limits()).values())
+    assert told == pytest.approx(max(machine.host, machine.device), rel=0.35, abs=0.005)

@@ -8,10 +8,14 @@ import torch
 
 from profilers.bench import open_bench
 from profilers.decoder import layers as decoder_layers
+from profilers.decoder import model as decoder_model
 from profilers.decoder.model import Decoder
 from profilers.decoder.reference import decoder_error
+from profilers.kernel import Case, Kernel, Reading
+from profilers.kernels import decoder as kernels_decoder
 from profilers.operations import Step, step_operations
 from profilers.plan import make_plan, plan_cases
+from profilers.session import measure_case
 from profilers.shapes import BadInput, read_shape, shape_from_config
 
 DENSE, MOE, MLA = (read_shape(f"toy/{name}") for name in ("dense", "moe", "mla"))
@@ -122,3 +126,89 @@ def test_model_folder_gives_shapes_and_cases(tmp_path):
 def test_config_that_is_no_plain_decoder_is_refused(config, reason):
     with pytest.raises(BadInput, match=reason):
         shape_from_config(config, "x")
+
+
+def _held_cases():
+    return [c for c in plan_cases(make_plan("default", toy=True)) if c.kernel.startswith(("decoder.", "scenario."))]
+
+
+def test_one_decoder_serves_the_cases_of_a_model_in_a_row(monkeypatch):
+    """Drawn anew only where the model changes; each case has a cache of its own size and is checked."""
+    drawn = []
+    plainly = Decoder.__init__
+    monkeypatch.setattr(
+        Decoder, "__init__", lambda self, shape, *a, **k: (drawn.append(shape.name), plainly(self, shape, *a, **k))[1]
+    )
+    bench = open_bench("cpu", toy=True)
+    cases = [c for c in _held_cases() if "transformers" not in c.kernel]
+    found = [measure_case(case, bench) for case in cases]
+    assert {f["outcome"] for f in found} == {"measured"}
+    assert all(f["error"] > 0 for f in found)  # BF16 against FP32 is never exact
+    changes = [cases[0].shape["model"]]
+    for case in cases:
+        if case.shape["model"] != changes[-1]:
+            changes.append(case.shape["model"])
+    assert drawn == changes
+    assert len(drawn) < len(cases) / 2
+    assert bench.held is not None
+    measure_case(Case(kernel="sampling.greedy", shape={"sequences": 2, "vocabulary": 16}), bench)
+    assert bench.held is None  # kernels have all the memory
+
+
+def test_held_decoder_gives_up_layers_that_a_larger_step_has_no_room_for(monkeypatch):
+    bench, shape = open_bench("cpu", toy=True), read_shape("toy/dense")
+    small, large = Step(sequences=1, new_tokens=1, history=7), Step(sequences=4, new_tokens=1, history=99)
+    with torch.inference_mode():
+        first = kernels_decoder.decoder_for(shape, bench, small)
+        assert (first.shape.layers, first.caches[0][0].shape[2]) == (2, 8)
+        monkeypatch.setattr(
+            kernels_decoder, "fitting_layers", lambda shape, bench, step, held_bytes: 2 - step.sequences // 4
+        )
+        second = kernels_decoder.decoder_for(shape, bench, large)
+        assert second is first
+        assert (second.shape.layers, len(second.weights), len(second.caches)) == (1, 1, 1)
+        assert second.caches[0][0].shape[:3] == (4, 2, 100)
+        assert second.step(large)().shape == (4,)
+        third = kernels_decoder.decoder_for(read_shape("toy/moe"), bench, small)
+        assert third is not first
+
+
+def test_memory_that_is_held_gives_way_to_a_case_that_lacks_it(monkeypatch):
+    from profilers import kernel as registry
+
+    bench, asked = open_bench("cpu", toy=True), []
+
+    def hungry(case, bench):
+        asked.append(bench.held)
+        if bench.held is not None:
+            raise torch.OutOfMemoryError("held")
+        return Reading(samples={"time_s": [1.0]}, implementation="")
+
+    made = Kernel(name="scenario.hungry", cases=lambda p: [], build=hungry)
+    monkeypatch.setitem(registry._KERNELS, "scenario.hungry", made)
+    bench.hold("a model", "weights")
+    found = measure_case(Case(kernel="scenario.hungry", shape={}), bench)
+    assert found["outcome"] == "measured"
+    assert asked == [("a model", "weights"), None]
+
+
+@pytest.mark.parametrize("name", ["dense", "experts", "latent"])
+@pytest.mark.parametrize("tokens", [1, 8])
+def test_layers_are_compiled_once_in_one_graph_for_all_of_their_kind(name, tokens, monkeypatch):
+    """Six layers, one compilation; the single dense layer before experts is left as it is."""
+    graphs = []
+
+    def backend(graph, example):
+        graphs.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(
+        decoder_model, "_compiled", lambda layer, _: torch.compile(layer, dynamic=False, backend=backend)
+    )
+    bench = open_bench("cpu", toy=True)
+    step = Step(sequences=2, new_tokens=tokens, history=0 if tokens > 1 else 7)
+    with torch.inference_mode():
+        made = Decoder(dataclasses.replace(VARIANTS[name], layers=6), bench, sequences=2, capacity=8)
+        torch.compiler.reset()
+        made.step(step, compile_layers=True)()
+    assert len(graphs) == 1

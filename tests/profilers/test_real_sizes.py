@@ -19,6 +19,9 @@ from torch.utils._pytree import tree_leaves
 
 from profilers.bench import Bench, Limits, open_bench
 from profilers.decoder import layers, model, plain
+from profilers.estimates.effort import EFFORTS
+from profilers.estimates.machine import MACHINES, PaperBench
+from profilers.estimates.whole import whole
 from profilers.kernel import Case, kernels
 from profilers.kernels import attention_flash, attention_sdpa, decoder, gemm_fp8_block, mla, scenarios
 from profilers.operations import Step
@@ -39,6 +42,7 @@ class Memory(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.held, self.now, self.peak = {}, 0, 0
+        self.drawn = 0  # random numbers
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -49,6 +53,8 @@ class Memory(TorchDispatchMode):
             out = x.new_empty(x.shape[0], w.shape[0] * 8)
         else:
             out = func(*args, **kwargs)
+        if name == "randn":
+            self.drawn += out.numel()
         for tensor in tree_leaves(out):
             if isinstance(tensor, torch.Tensor) and tensor.is_meta:
                 self._count(tensor.untyped_storage())
@@ -138,9 +144,9 @@ def gpuless(monkeypatch):
     return monkeypatch
 
 
-def set_up(case, capability, total):
+def set_up(case, capability, total, memory=None):
     """Build a case, check it, call it; the most memory that took [B], or why it is not supported."""
-    memory = Memory()
+    memory = memory or Memory()
     bench = bench_on(capability, total, memory)
     with memory, torch.inference_mode():
         made = kernels()[case.kernel].build(case, bench)
@@ -178,6 +184,52 @@ def test_cuda_takes_every_case_of_the_default_suite_and_80_gb_hold_it(name, gpul
     for case in (c for c in CASES if c.kernel == name):
         peak = set_up(case, capability, SMALL_GPU)
         assert 0 < peak < SMALL_GPU, (case.key, peak / 1e9)
+
+
+class Launches(TorchDispatchMode):
+    """Operations that do work."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += not func.is_view and "empty" not in func.name()
+        return func(*args, **(kwargs or {}))
+
+
+ESTIMATED = ("gemm.", "attention_", "mla_", "batched_gemm.", "moe.bf16", "moe.fp8", "sampling.")
+
+
+@pytest.mark.parametrize("name", sorted({c.kernel for c in CASES if c.kernel.startswith(ESTIMATED)}))
+def test_estimate_draws_rotates_and_launches_what_the_set_up_does(name, gpuless):
+    """Numbers drawn within 5 % (what is drawn of a paged table left out), as many memories, launches within 2."""
+    machine = dataclasses.replace(MACHINES["h100-sxm"], memory_bytes=SMALL_GPU + 1e9)
+    capability = BLACKWELL if name == "gemm.nvfp4" else HOPPER
+    found = [c for c in CASES if c.kernel == name]
+    for case in found[:: max(1, len(found) // 8)]:
+        memory = Memory()
+        bench = bench_on(capability, SMALL_GPU, memory)
+        with memory, torch.inference_mode():
+            made = kernels()[case.kernel].build(case, bench)
+        effort = EFFORTS[case.kernel.partition(".")[0]](case, PaperBench(machine))
+        assert effort.random_elements == pytest.approx(memory.drawn, rel=0.05), case.key
+        assert effort.calls == pytest.approx(len(made.calls), abs=1, rel=0.1), case.key
+        with Memory(), Launches() as launches, torch.inference_mode():
+            made.calls[0]()
+        assert launches.count / 2.0 <= effort.operations, case.key
+
+
+@pytest.mark.parametrize("model_name", ["Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "deepseek-ai/DeepSeek-V2-Lite"])
+def test_estimate_of_a_whole_decoder_counts_its_weights_cache_and_launches(model_name, gpuless):
+    step = Step(sequences=32, new_tokens=1, history=1023)
+    memory = Memory()
+    with memory, torch.inference_mode():
+        made = decoder.decoder_for(read_shape(model_name), bench_on(HOPPER, LARGE_GPU, memory), step)
+    effort = whole(model_name, step, PaperBench(MACHINES["h200-sxm"])).set_up(step)
+    assert effort["random_elements"] + effort["shared_elements"] == pytest.approx(memory.drawn, rel=0.01)
+    with Memory(), Launches() as launches, torch.inference_mode():
+        made.step(step)()
+    told = whole(model_name, step, PaperBench(MACHINES["h200-sxm"])).operations()
+    assert told == pytest.approx(launches.count, rel=0.05)
 
 
 def test_cuda_takes_every_shape_of_a_published_table(gpuless):

@@ -1,5 +1,6 @@
 """A session that dies is carried on with; budgets, locks and changed machines."""
 
+import math
 import signal
 import subprocess
 import sys
@@ -83,7 +84,9 @@ def test_unfinished_file_is_not_read_as_a_profile(tmp_path):
         read_measurements(tmp_path / "a.jsonl.partial")
 
 
-@pytest.mark.parametrize(("text", "expected"), [("90", 90.0), ("90s", 90.0), ("5m", 300.0), ("1.5h", 5400.0)])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("90", 90.0), ("90s", 90.0), ("5m", 300.0), ("1.5h", 5400.0), ("none", math.inf)]
+)
 def test_budget_is_read_with_its_unit(text, expected):
     assert seconds(text) == expected
 

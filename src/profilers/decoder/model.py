@@ -38,11 +38,33 @@ class Decoder:
         self.head = torch.randn(shape.vocab, shape.hidden, device=device, dtype=torch.bfloat16).mul_(shape.hidden**-0.5)
         self.norm = torch.ones(shape.hidden, device=device, dtype=torch.bfloat16)
         self.weights: list[Weights] = [layer_weights(shape, i, device) for i in range(shape.layers)]
+        self.errors: dict[bool, float] = {}
         self.set_cache(sequences, capacity)
+
+    @property
+    def weight_bytes(self) -> float:
+        """Weights that it holds, embedding and head included. [B]"""
+        return self.shape.weight_bytes
+
+    def drop_cache(self) -> None:
+        """Let the cache go, so that its memory can be had for another."""
+        self.caches = []
+
+    def cut_to(self, layers: int) -> None:
+        """Let the last layers go.
+
+        Parameters
+        ----------
+        layers
+            Layers to stay, at most those that there are. [layer]
+        """
+        self.shape = self.shape.with_layers(layers)
+        del self.weights[self.shape.layers :]
 
     def set_cache(self, sequences: int, capacity: int) -> None:
         """Replace the cache by one of another size, filled with random data."""
         shape, device = self.shape, self.bench.device
+        self.drop_cache()
         self.capacity = capacity
         self.caches: list[Cache] = [new_cache(shape, sequences, capacity, device) for _ in self.weights]
         rope = shape.rope_dim if shape.mla else shape.head_dim
@@ -67,16 +89,19 @@ class Decoder:
         step
             Its batch.
         compile_layers
-            Let the compiler fuse each layer.
+            Let the compiler fuse each layer of the kind that there are most of: dense, or with experts.
         plain
             Write every operation out, as a Python model library does.
         """
+        sparse = sum("router" in weights for weights in self.weights)
+        common = 2 * sparse >= len(self.weights)
         layers: dict[bool, Layer] = {}
         for weights in self.weights:
             experts = "router" in weights
             if experts not in layers:
                 made = plain_layer(self.shape, step) if plain else make_layer(self.shape, step, experts=experts)
-                layers[experts] = _compiled(made, self.bench) if compile_layers else made
+                compiled = compile_layers and experts == common
+                layers[experts] = _compiled(made, self.bench) if compiled else made
         span = slice(step.history, step.history + step.new_tokens)
         cosine, sine = self.cosine[span], self.sine[span]
 
@@ -145,7 +170,7 @@ def attention_kernels(bench: Bench, step: Step) -> Iterator[None]:
         yield
 
 
-def fitting_layers(shape: DecoderShape, bench: Bench, step: Step) -> int:
+def fitting_layers(shape: DecoderShape, bench: Bench, step: Step, *, held_bytes: float = 0.0) -> int:
     """Layers whose weights and cache fit the memory that is free, at most all. [layer]
 
     Parameters
@@ -156,10 +181,12 @@ def fitting_layers(shape: DecoderShape, bench: Bench, step: Step) -> int:
         Where.
     step
         Batch that the cache must hold.
+    held_bytes
+        Weights of the decoder that are in memory already. [B]
     """
     ends = 4.0 * shape.vocab * shape.hidden
     cache = shape.kv_bytes_per_token * step.sequences * (step.history + step.new_tokens)
     a_layer = (shape.weight_bytes - ends + cache) / shape.layers
     width = max(shape.intermediate, shape.hidden, shape.moe_intermediate * shape.top_k)
     activations = 16.0 * step.tokens * width + 8.0 * step.sequences * shape.vocab
-    return min(shape.layers, int((0.92 * bench.free_bytes - ends - activations) / a_layer))
+    return min(shape.layers, int((0.92 * (bench.free_bytes + held_bytes) - ends - activations) / a_layer))

@@ -17,6 +17,7 @@ from profilers.estimates.machine import (
     PaperBench,
 )
 from profilers.kernel import Case
+from profilers.kernels.copies import COMPARED_BY_HOST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,9 @@ class Effort:
         How many of them are whole layers or attention templates. [1]
     forgets
         Throws away everything that is compiled.
+    shared, shared_elements, check_name
+        What large data it was made for, which the next case of the same may use again; its normal numbers; and what
+        check on it need be made once only. [element]
     """
 
     random_elements: float = 0.0
@@ -60,6 +64,9 @@ class Effort:
     compiled: tuple[str, ...] = ()
     large_graphs: int = 0
     forgets: bool = False
+    shared: str = ""
+    shared_elements: float = 0.0
+    check_name: str = ""
 
 
 CHECKED_ROWS = 256
@@ -89,14 +96,19 @@ def gemm(case: Case, bench: PaperBench) -> Effort:
     )
 
 
+PAGES = {"varlen": 256, "flash_attn": 256, "flashinfer": 16, "flex": 128}
+"""Tokens of a page of the cache. [token]"""
+
+
 def attention(case: Case, bench: PaperBench) -> Effort:
     """Prefill or decode attention by any library."""
     at = sizes(case)
     library = case.kernel.partition(".")[2]
     copies, elements = bench.copies(at.kv_bytes), at.batch * at.tokens * at.heads * at.head_dim
-    flex = library == "flex"
+    flex, page = library == "flex", PAGES.get(library, 1)
+    padded = -(-at.context // page) * page / at.context
     return Effort(
-        random_elements=copies * at.kv_bytes / 2.0 + elements,
+        random_elements=copies * padded * at.kv_bytes / 2.0 + elements,
         held_bytes=copies * at.kv_bytes,
         made_bytes=12.0 * at.tokens * at.context if flex and at.tokens > 1 else 0.0,
         check_flops=4.0 * 16 * at.context * at.heads * at.head_dim,
@@ -247,13 +259,13 @@ def copy(case: Case, bench: PaperBench) -> Effort:
             held_bytes=2.0 * copies * size,
             call_s=bench.machine.call_s(0.0, 2.0 * size if name == "hbm" else size),
             calls=copies,
-            host_s=3.0 * size / HOST_BYTES_PER_S if name == "hbm" else 0.0,
+            check_bytes=4.0 * size,
         )
     drawn = min(size, 16 << 20) / HOST_RANDOM_BYTES_PER_S
     return Effort(
         held_bytes=size,
         call_s=KERNEL_S + size / (0.8 * bench.machine.pcie_bytes_per_s),
-        host_s=drawn + 4.0 * size / HOST_BYTES_PER_S,
+        host_s=drawn + (2.0 * size + 4.0 * min(size, 2 * COMPARED_BY_HOST)) / HOST_BYTES_PER_S,
         graph=False,
     )
 

@@ -87,8 +87,9 @@ RANDOM_PER_S = 5e10
 """Normal numbers drawn on the GPU; assumed, about a fifth of what writing them would take alone. [element/s]"""
 MAPPING_S_PER_BYTE = 2e-12
 """Memory that the driver has to map and to free again. Assumed, 2 ms a GB. [s/B]"""
-COLLECT_S = 0.15
-"""Python's search for garbage with torch and its compiler imported: 0.10 to 0.16 s of CPU time here. [s]"""
+COLLECT_S = 0.05
+"""Python's search for garbage; 0.10 to 0.16 s of CPU time here, were torch's own objects not set aside beforehand.
+Assumed, for what the compiler adds later. [s]"""
 HOST_BYTES_PER_S = 2e9
 """One thread of the host that copies, compares or pins; also to pageable memory. Assumed. [B/s]"""
 HOST_RANDOM_BYTES_PER_S = 1e8

@@ -74,18 +74,21 @@ class Walk:
         Graphs that are compiled now, and those that the compiler's own cache has.
     empty
         Whether memory was given back, so that it has to be mapped anew.
+    held, checked
+        Large data that is there already, and what was checked on it.
     """
 
     bench: PaperBench
     compiled: set[str] = field(default_factory=set)
     ever: set[str] = field(default_factory=set)
     empty: bool = True
+    held: str = ""
+    checked: set[str] = field(default_factory=set)
 
     def spend(self, case: Case) -> Spent:
         """The time of the next case."""
         if missing(case):
-            self.empty = True
-            return Spent(case.key, NOT_THERE, {"around": CASE_S, "clean-up": COLLECT_S})
+            return Spent(case.key, NOT_THERE, {"around": CASE_S})
         effort = _effort(case, self.bench)
         phases = {"around": CASE_S, **self._made(effort), "compile": self._compiler_s(effort)}
         phases |= _timed(case, effort, self.bench.limits)
@@ -97,10 +100,20 @@ class Walk:
 
     def _made(self, effort: Effort) -> dict[str, float]:
         machine = self.bench.machine
-        set_up = effort.host_s + effort.random_elements / RANDOM_PER_S + machine.plain_s(0.0, effort.made_bytes)
+        drawn, mapped, passes = effort.random_elements, effort.held_bytes, effort.made_bytes
+        if effort.shared != self.held:
+            drawn, passes = drawn + effort.shared_elements, passes + 4.0 * effort.shared_elements
+            self.held, self.checked = effort.shared, set()
+        else:
+            mapped -= 2.0 * effort.shared_elements
+        set_up = effort.host_s + drawn / RANDOM_PER_S + machine.plain_s(0.0, passes)
         if self.empty:
-            set_up += MAPPING_S_PER_BYTE * effort.held_bytes
+            set_up += MAPPING_S_PER_BYTE * mapped
         check = effort.check_operations * LAUNCH_S + machine.plain_s(effort.check_flops, effort.check_bytes)
+        if effort.check_name in self.checked:
+            check = 0.0
+        elif effort.check_name:
+            self.checked.add(effort.check_name)
         return {"set-up": set_up, "check": check}
 
     def _compiler_s(self, effort: Effort) -> float:

@@ -1,12 +1,15 @@
 """What whole decoders and scenarios take."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from profilers.decoder.model import fitting_layers
 from profilers.estimates.effort import EFFORTS, Effort
 from profilers.estimates.machine import LAUNCH_S, TRACE_S, PaperBench
 from profilers.kernel import Case
 from profilers.operations import Step, step_operations
+from profilers.plan import STEPS
 from profilers.shapes import DecoderShape, read_shape
 
 OPERATIONS = {"layer": 30, "plain": 53, "experts": 14, "latent": 10}
@@ -51,7 +54,7 @@ class Whole:
         slower = 1.3 if plain else 1.0
         return max(slower * self.device_s(step), self.operations(plain=plain) * LAUNCH_S)
 
-    def set_up(self, step: Step) -> dict[str, float]:
+    def set_up(self, step: Step, *, plain: bool = False) -> dict[str, Any]:
         """Weights, cache and the check of the first layers, as parts of an effort."""
         elements = self.shape.weight_bytes / 2.0
         cache = self.cache_bytes(step) / 2.0
@@ -59,8 +62,10 @@ class Whole:
         checked = self.shape.with_layers(first).weight_bytes / 2.0 - 2.0 * self.shape.vocab * self.shape.hidden
         routed = 5 * 13 * 9 * self.shape.top_k if self.shape.experts else 0
         return {
-            "random_elements": elements + cache,
-            "made_bytes": 4.0 * elements,
+            "random_elements": cache,
+            "shared": f"{self.shape.name} {self.shape.tp}",
+            "shared_elements": elements,
+            "check_name": "plain" if plain else "layers",
             "held_bytes": 2.0 * (elements + cache),
             "check_bytes": 5 * 10.0 * checked,
             "check_flops": 2.0 * 5 * 13 * checked,
@@ -72,32 +77,33 @@ class Whole:
         return self.shape.kv_bytes_per_token * step.sequences * (step.history + step.new_tokens)
 
 
-def whole(name: str, step: Step, bench: PaperBench, tp: int = 1) -> Whole:
+def whole(name: str, step: Step, bench: PaperBench, tp: int = 1, others: Sequence[Step] = ()) -> Whole:
     """The decoder that the profiler would build for a step.
 
     Parameters
     ----------
     name, tp
         Model, and tensor-parallel GPUs.
-    step
-        Its batch.
+    step, others
+        Its batch, and steps that are to have as many layers.
     bench
         Where.
     """
     shape = read_shape(name).per_gpu(tp)
-    return Whole(shape=shape.with_layers(max(1, fitting_layers(shape, bench, step))), bench=bench)
+    layers = min(fitting_layers(shape, bench, s) for s in (step, *others))
+    return Whole(shape=shape.with_layers(max(1, layers)), bench=bench)
 
 
 def decoder_step(case: Case, bench: PaperBench) -> Effort:
     """A step of the whole stack."""
     s = case.shape
     step = Step(sequences=int(s["sequences"]), new_tokens=int(s["new_tokens"]), history=int(s["history"]))
-    found, mode = whole(str(s["model"]), step, bench, int(s["tp"])), str(s["mode"])
+    found, mode = whole(str(s["model"]), step, bench, int(s["tp"]), STEPS), str(s["mode"])
     compiled = mode.startswith("compiled")
-    kinds = 1 + (found.shape.dense_layers > 0) if compiled else 0
+    kinds = int(compiled)
     graph = mode.endswith("graph")
     return Effort(
-        **found.set_up(step),  # type: ignore[arg-type]
+        **found.set_up(step),
         call_s=found.device_s(step) if graph else found.launched_s(step),
         operations=found.operations(),
         graph=graph,
@@ -112,9 +118,9 @@ def scenario(case: Case, bench: PaperBench) -> Effort:
     name, s = case.kernel.partition(".")[2], case.shape
     step, plain = _scenario_step(name, case), s.get("style") == "plain"
     found = whole(str(s["model"]), step, bench)
-    made = found.set_up(step)
+    made = found.set_up(step, plain=plain)
     if name == "users":
-        return Effort(**made, call_s=found.device_s(step), operations=found.operations())  # type: ignore[arg-type]
+        return Effort(**made, call_s=found.device_s(step), operations=found.operations())
     if name == "kernels_per_token":
         own_s = TRACE_S + 4 * found.launched_s(step, plain=plain)
     elif name == "transformers":
@@ -124,7 +130,7 @@ def scenario(case: Case, bench: PaperBench) -> Effort:
     else:
         reused = Step(sequences=1, new_tokens=int(s["question"]), history=int(s["prefix"]))
         own_s = 4 * found.launched_s(step, plain=plain) + 12 * found.launched_s(reused, plain=plain)
-    return Effort(**made, own_s=own_s)  # type: ignore[arg-type]
+    return Effort(**made, own_s=own_s)
 
 
 def _scenario_step(name: str, case: Case) -> Step:

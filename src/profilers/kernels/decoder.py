@@ -1,6 +1,6 @@
 """Whole decoder steps: prefill and decode, launched from Python, compiled, and replayed from CUDA graphs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -9,7 +9,7 @@ from profilers.decoder.model import Decoder, fitting_layers
 from profilers.decoder.reference import decoder_error, stack_gap
 from profilers.kernel import Case, Reading, Unsupported, kernel
 from profilers.operations import Step, step_operations
-from profilers.plan import Plan
+from profilers.plan import STEPS, TYPICAL, Plan
 from profilers.shapes import DecoderShape, read_shape
 from profilers.timing import time_step
 
@@ -23,26 +23,31 @@ def _cases(plan: Plan) -> Iterator[Case]:
         return
     for model in plan.models:
         for step in plan.steps:
-            typical = step == plan.steps[1]
+            typical = step in TYPICAL
             for mode in DECODE_MODES if step.decodes else PREFILL_MODES:
+                compiles = mode.startswith("compiled")
+                seldom = mode in ("eager", "compiled_graph", "compiled") and (step.decodes or compiles)
+                if seldom and not (typical or plan.every_step or plan.toy):
+                    continue
                 shape = {"model": model.name, "tp": model.tp, "mode": mode, **step.as_shape()}
                 yield Case(
                     kernel="decoder.step",
                     shape=shape,
                     priority=_priority(mode, step, typical),
                     energy=typical and mode == "graph",
+                    compiles=compiles,
                 )
 
 
 def _priority(mode: str, step: Step, typical: bool) -> int:
-    """The plain way of each step first; one compiled step a model, for compiling takes long; then the rest."""
-    if mode == ("graph" if step.decodes else "eager"):
-        return 1
-    return 1 if typical and mode == "compiled_graph" else 2
+    """The plain way of each step first, with every way of a typical one; then the rest."""
+    return 1 if typical or mode == ("graph" if step.decodes else "eager") else 2
 
 
-def decoder_for(shape: DecoderShape, bench: Bench, step: Step) -> Decoder:
+def decoder_for(shape: DecoderShape, bench: Bench, step: Step, others: Sequence[Step] = ()) -> Decoder:
     """A decoder with room for a step, with as many layers as the memory takes.
+
+    Drawing the weights takes longer than most steps, so the bench holds them for the model's next case.
 
     Parameters
     ----------
@@ -52,11 +57,39 @@ def decoder_for(shape: DecoderShape, bench: Bench, step: Step) -> Decoder:
         Where.
     step
         Batch that its cache must hold.
+    others
+        Steps that are to have as many layers.
     """
-    layers = fitting_layers(shape, bench, step)
+    held = bench.held_for(shape)
+    if isinstance(held, Decoder):
+        held.drop_cache()
+    own = held.weight_bytes if isinstance(held, Decoder) else 0.0
+    layers = min(fitting_layers(shape, bench, s, held_bytes=own) for s in (step, *others))
     if layers < shape.dense_layers + 1:
         raise Unsupported(f"{shape.name}: not even {shape.dense_layers + 1} layers fit the free memory")
-    return Decoder(shape.with_layers(layers), bench, sequences=step.sequences, capacity=step.history + step.new_tokens)
+    sizes = {"sequences": step.sequences, "capacity": step.history + step.new_tokens}
+    if isinstance(held, Decoder):
+        held.cut_to(layers)
+        held.set_cache(**sizes)
+        return held
+    made = Decoder(shape.with_layers(layers), bench, **sizes)
+    bench.hold(shape, made)
+    return made
+
+
+def checked(decoder: Decoder, *, plain: bool = False) -> float:
+    """Error of the decoder's first layers against FP32; found once, for its weights serve many cases. [1]
+
+    Parameters
+    ----------
+    decoder
+        Which.
+    plain
+        Check the plain layers instead.
+    """
+    if plain not in decoder.errors:
+        decoder.errors[plain] = decoder_error(decoder, plain=plain)
+    return decoder.errors[plain]
 
 
 @kernel("decoder.step", cases=_cases)
@@ -67,8 +100,8 @@ def decoder_step(case: Case, bench: Bench) -> Reading:
     step = Step(sequences=int(s["sequences"]), new_tokens=int(s["new_tokens"]), history=int(s["history"]))
     mode = str(s["mode"])
     with torch.inference_mode():
-        decoder = decoder_for(shape, bench, step)
-        wrong = decoder_error(decoder)
+        decoder = decoder_for(shape, bench, step, () if bench.toy else STEPS)
+        wrong = checked(decoder)
         run = decoder.stack(step)
         if mode.startswith("compiled"):
             torch.compiler.reset()

@@ -14,8 +14,8 @@ from profilers.plan import Plan
 from profilers.tensors import error, product, random, to_fp8, to_fp8_rows
 
 
-def _cases(name: str, model_shapes: bool) -> Callable[[Plan], Iterator[Case]]:
-    return lambda plan: gemm_cases(name, plan, model_shapes=model_shapes, multiple=16)
+def _cases(name: str, *, seldom: bool = False) -> Callable[[Plan], Iterator[Case]]:
+    return lambda plan: gemm_cases(name, plan, model_shapes=False, multiple=16, seldom=seldom)
 
 
 def _need_fp8(bench: Bench) -> None:
@@ -52,7 +52,7 @@ def _work(case: Case, bench: Bench, quantise: Callable[..., tuple[torch.Tensor, 
     )
 
 
-@kernel("gemm.fp8", cases=_cases("gemm.fp8", False))
+@kernel("gemm.fp8", cases=_cases("gemm.fp8"))
 def gemm_fp8(case: Case, bench: Bench) -> Work:
     """One scale for the input and one for the weights."""
     _need_fp8(bench)
@@ -61,7 +61,7 @@ def gemm_fp8(case: Case, bench: Bench) -> Work:
 
 @kernel(
     "gemm.fp8_row",
-    cases=lambda plan: (c for c in _cases("gemm.fp8_row", False)(plan) if c.shape["n"] in (4096, 64, 128)),
+    cases=lambda plan: (c for c in _cases("gemm.fp8_row", seldom=True)(plan) if c.shape["n"] in (4096, 64, 128)),
 )
 def gemm_fp8_row(case: Case, bench: Bench) -> Work:
     """A scale a token and an output channel."""

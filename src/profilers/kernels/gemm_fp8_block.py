@@ -17,7 +17,7 @@ def _cases(plan: Plan) -> Iterator[Case]:
     if plan.toy:
         yield Case(kernel="gemm.fp8_block", shape={"m": 5, "n": 128, "k": 256}, priority=0)
         return
-    for case in gemm_cases("gemm.fp8_block", plan, model_shapes=False, multiple=BLOCK):
+    for case in gemm_cases("gemm.fp8_block", plan, model_shapes=False, multiple=BLOCK, seldom=True):
         if case.shape["n"] in (4096, 24576):
             yield case
 

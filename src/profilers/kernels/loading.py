@@ -19,7 +19,7 @@ def _cases(name: str, plan: Plan) -> Iterator[Case]:
     if plan.toy:
         yield Case(kernel=name, shape={"bytes": 1 << 16}, priority=1)
     elif plan.grid or plan.scenarios:
-        yield Case(kernel=name, shape={"bytes": 512 << 20}, priority=1)
+        yield Case(kernel=name, shape={"bytes": 256 << 20}, priority=1)
 
 
 @kernel("loading.disk", cases=lambda plan: _cases("loading.disk", plan))

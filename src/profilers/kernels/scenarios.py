@@ -8,9 +8,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from profilers.bench import Bench
 from profilers.decoder.model import Decoder
-from profilers.decoder.reference import decoder_error
 from profilers.kernel import Case, Reading, kernel
-from profilers.kernels.decoder import TOLERANCE, decoder_for
+from profilers.kernels.decoder import TOLERANCE, checked, decoder_for
 from profilers.operations import Step
 from profilers.plan import Plan
 from profilers.shapes import read_shape
@@ -40,7 +39,7 @@ def _toy(sizes: dict[str, int]) -> dict[str, int]:
 
 def _decoder(case: Case, bench: Bench, step: Step) -> tuple[Decoder, float]:
     decoder = decoder_for(read_shape(str(case.shape["model"])), bench, step)
-    return decoder, decoder_error(decoder, plain=case.shape.get("style") == "plain")
+    return decoder, checked(decoder, plain=case.shape.get("style") == "plain")
 
 
 def _reading(
