@@ -64,7 +64,7 @@ PRIORS: Mapping[str, Prior] = {
     "compute_scale": Prior(value=1.0, spread=0.065, low=0.6),
     "link_scale": Prior(value=1.0, spread=0.09, low=0.3),
     "fixed_scale": Prior(value=0.8, spread=0.08, low=0.3),
-    "moe_scale": Prior(value=0.65, spread=0.17, low=0.1),
+    "moe_scale": Prior(value=0.75, spread=0.17, low=0.1),
 }
 """Constants that may be fitted, all of them the engine's: ten of them, see :func:`fitted_names`. The middles alone, with kernel tables, predict runs of
 engines they were not fitted on within some 10-15 %; fits that stray further from them do worse on models left out."""

@@ -6,7 +6,7 @@ the draw axis first. Nothing here knows a model or an engine. Shapes are per GPU
 
 from sizing.roofline.attention import attention_decode_s, attention_prefill_s
 from sizing.roofline.elementwise import elementwise_s
-from sizing.roofline.experts import distinct_experts, moe_s
+from sizing.roofline.experts import distinct_experts, moe_s, routed_experts
 from sizing.roofline.latent import mla_decode_s, mla_prefill_s
 from sizing.roofline.matrix import batched_gemm_s, gemm_s, kernel_format
 from sizing.roofline.smooth import Seconds, in_cache, peak_16_bit, smooth_max

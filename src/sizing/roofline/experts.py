@@ -29,6 +29,28 @@ def distinct_experts(tokens: ArrayLike, experts: ArrayLike, top_k: ArrayLike) ->
     return np.asarray(experts * -np.expm1(np.asarray(tokens, dtype=float) * np.log1p(-share)))
 
 
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+
+
+def routed_experts(tokens: ArrayLike, experts: ArrayLike, top_k: ArrayLike, spread: float) -> NDArray[np.float64]:
+    """Expected experts touched when a router prefers some: the mean over popularities of :func:`distinct_experts`.
+
+    An expert's share is ``k/E`` times a lognormal factor of mean 1, so that one token still goes to k experts and
+    many tokens to all, but some tens of tokens touch fewer than under even routing.
+
+    Parameters
+    ----------
+    tokens, experts, top_k
+        As for :func:`distinct_experts`; scalars or arrays.
+    spread
+        Log-sigma of the experts' popularity [1].
+    """
+    weights = _WEIGHTS / _WEIGHTS.sum()
+    factors = np.exp(spread * _NODES - spread**2 / 2.0)
+    parts = [w * distinct_experts(tokens, experts, np.asarray(top_k) * f) for w, f in zip(weights, factors, strict=True)]
+    return np.asarray(np.sum(parts, axis=0))
+
+
 def moe_s(
     tokens: ArrayLike,
     hidden: ArrayLike,

@@ -107,7 +107,7 @@ def _weights(row: Mapping[str, str], model: Model, gpu: Gpu, notes: Notes) -> st
     own = model.checkpoint.name
     if asked is None:
         return None
-    if asked == "fp8" and own.startswith("fp8"):
+    if asked == "fp8" and own.startswith(("fp8", "mxfp4")):  # a 4-bit checkpoint: the words are of its activations
         return None
     if asked == "bf16":
         return None if "default" in (row.get("weight_precision") or "") or own == "bf16" else "bf16"
