@@ -42,6 +42,23 @@ def _grid(rows: Floats, columns: Floats, values: Floats, row: Floats, column: Fl
     return result
 
 
+DELIVERY_SEQUENCES = 32.0
+"""Running sequences at which half of ``first_token_steps`` is paid. [sequence]"""
+
+
+def delivery_share(sequences: Any) -> Any:
+    """Share of ``first_token_steps`` that a first token waits for on its way to the client: ``n / (n + 32)``. [1]
+
+    It shares the way with the tokens of the sequences that run; alone it has none to wait for.
+
+    Parameters
+    ----------
+    sequences
+        That run; scalar or array. [sequence]
+    """
+    return sequences / (sequences + DELIVERY_SEQUENCES)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTable:
     """Time of an engine step, tabulated.
@@ -69,8 +86,9 @@ class StepTable:
         Time from the client to the scheduler and back that occupies no GPU: per request, and per prompt
         token (tokenising). It is added to a request's TTFT and end-to-end latency. [s]
     first_token_steps
-        Decode steps until a first token that is ready reaches the client; the rest of the answer follows it,
-        so it is part of TTFT and end-to-end latency and no part of TPOT. [step]
+        Decode steps until a first token that is ready reaches the client of a busy server, see
+        :func:`delivery_share`; the rest of the answer follows it, so it is part of TTFT and end-to-end latency and
+        no part of TPOT. [step]
     """
 
     tokens: Floats

@@ -6,6 +6,7 @@ import numpy as np
 
 from sizing.engines.timing import Scheduling
 from sizing.replica.loads import TIE, Lengths, Values
+from sizing.steptable import delivery_share
 from sizing.steptime import StepModel
 
 POINTS = 28
@@ -134,7 +135,8 @@ def run_curve(steps: StepModel, lengths: Lengths, scheduling: Scheduling, most: 
             group = np.clip(1.0 + others * rate * (decode_s + own) / 2.0, 1.0, together)
             stall, rate, tpot, own = at(group)
     start = chunks * own + _wait_s(rate, own, decode_s, chunks, others, in_step, most, full_s / together)
-    start = steps.engine.start_scale * start + steps.engine.first_token_s + steps.engine.first_token_steps * decode_s
+    held_s = steps.engine.first_token_steps * delivery_share(seen) * decode_s
+    start = steps.engine.start_scale * start + steps.engine.first_token_s + held_s
     return Curve(decoding=decoding, rate_per_s=rate, tpot_s=tpot, start_s=start,
                  active=decoding + rate * start, full_step_s=full_s, decode_s=decode_s, stall_s=stall)  # fmt: skip
 

@@ -17,6 +17,7 @@ from sizing.replica.company import Company, Points, company, poisson_mean_s
 from sizing.replica.predicted import Prediction, lengths_of
 from sizing.replica.prompts import FULLEST, MIDDLES, WEIGHTS, FirstTokens, Prompts, first_tokens, prompts_of
 from sizing.replica.renewal import Renewal, renewal
+from sizing.steptable import delivery_share
 from sizing.workload import Slo, Workload
 from sizing.workload.arrivals import Gamma, Poisson
 
@@ -112,7 +113,8 @@ def _spread(prediction: Prediction, workload: Workload) -> Spread:
         prompts, points.fixed_s, points.decode_s, seen.rate_per_s, stream, mixed=mixed,
         overflow=overflow, overflow_s=overflow_s,
     )  # fmt: skip
-    after = np.ravel(engine.first_token_s)[0] + np.ravel(engine.first_token_steps)[0] * points.decode_s
+    steps = np.ravel(engine.first_token_steps)[0] * delivery_share(1.0 + points.decoding)
+    after = np.ravel(engine.first_token_s)[0] + steps * points.decode_s
     held, varied = _held(workload)
     longest = workload.mean_input_tokens - workload.input_length.mean + workload.input_length.most
     work_s = prompts.mean_s + (points.decode_s * mixed + points.fixed_s) / prompts.together

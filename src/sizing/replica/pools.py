@@ -17,6 +17,7 @@ from sizing.replica.run import (
     decode_tokens_s,
     run_of,
 )
+from sizing.steptable import delivery_share
 from sizing.steptime import StepModel
 
 
@@ -67,7 +68,8 @@ def predict_pools(
     use = np.minimum(rate * service, 0.9995)
     moved = lengths.input_tokens * decode.deployment.model.kv_bytes_per_token(decode.deployment.formats.kv)
     start = alone_s + use * service / (2.0 * (1.0 - use)) + moved / transfer_bytes_per_s + tpot
-    start = prefill.engine.start_scale * start + prefill.engine.first_token_s + prefill.engine.first_token_steps * tpot
+    held = prefill.engine.first_token_steps * delivery_share(1.0 + decoding) * tpot
+    start = prefill.engine.start_scale * start + prefill.engine.first_token_s + held
     rate = np.minimum(rate, 0.9995 / service)
     curve = Curve(
         decoding=decoding, rate_per_s=rate, tpot_s=np.broadcast_to(tpot, rate.shape), start_s=start,

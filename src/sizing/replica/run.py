@@ -29,6 +29,7 @@ from sizing.replica.loads import (
     Values,
     estimate,
 )
+from sizing.steptable import delivery_share
 from sizing.steptime import StepModel
 
 __all__ = [
@@ -172,7 +173,8 @@ def _waves(steps: StepModel, active: float, users: float, requests: float | None
     decode_s = np.ravel(decode_tokens_s(steps, one * active, lengths, scheduling))
     output = max(lengths.output_tokens - 1.0, 1e-9)
     own = steps.engine
-    after = np.ravel(own.first_token_s) + np.ravel(own.first_token_steps) * decode_s
+    held_s = np.ravel(own.first_token_steps) * delivery_share(active) * decode_s
+    after = np.ravel(own.first_token_s) + held_s
     start = np.ravel(own.start_scale) * full_s * (needed + 1.0) / 2.0 + after
     tpot = decode_s + full_s * (needed - 1.0) / 2.0 / output
     rate = active / (full_s * needed + after + output * decode_s)
@@ -240,7 +242,9 @@ def _burst(steps: StepModel, room: Room, requests: float | None, lengths: Length
     alone = _first_tpot_s(steps, found, active, lengths, scheduling)
     found["tpot_s"] = first * np.maximum(alone, found["tpot_s"]) + (1.0 - first) * found["tpot_s"]
     residence = found["start_s"] + (lengths.output_tokens - 1.0) * found["tpot_s"]
-    queue = np.maximum(count - active, 0.0) / found["rate_per_s"] / 2.0
+    waiting = max(count - active, 0.0)
+    fresh = residence * max(1.0 - lengths.output_cv**2, 0.0) / 2.0 if waiting else 0.0
+    queue = waiting / found["rate_per_s"] / 2.0 + fresh
     found["ttft_s"] = first * wave + (1.0 - first) * (found["start_s"] + queue)
     if count < 1e8:
         waves = max(count / active, 1.0)

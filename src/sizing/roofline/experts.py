@@ -47,7 +47,9 @@ def routed_experts(tokens: ArrayLike, experts: ArrayLike, top_k: ArrayLike, spre
     """
     weights = _WEIGHTS / _WEIGHTS.sum()
     factors = np.exp(spread * _NODES - spread**2 / 2.0)
-    parts = [w * distinct_experts(tokens, experts, np.asarray(top_k) * f) for w, f in zip(weights, factors, strict=True)]
+    parts = [
+        w * distinct_experts(tokens, experts, np.asarray(top_k) * f) for w, f in zip(weights, factors, strict=True)
+    ]
     return np.asarray(np.sum(parts, axis=0))
 
 

@@ -16,6 +16,7 @@ from sizing.simulator.packing import pack, to_ps, unpack
 from sizing.simulator.records import DONE, REFUSED, UNFINISHED, Records
 from sizing.simulator.replicamodel import ReplicaModel
 from sizing.simulator.spec import FleetPlan
+from sizing.steptable import delivery_share
 from sizing.workload.requests import Requests
 
 
@@ -92,8 +93,11 @@ def replay_pools(
 
 def _delivery_ps(second: Records, first_token_steps: float) -> at.Ints:
     """Delivery of first tokens, by the steps that the decode pool made for each request. [ps]"""
-    step_ps = (second.finish_ps - second.scheduled_ps) / (second.output_tokens - 1)
-    return np.where(second.done, np.rint(first_token_steps * step_ps), 0).astype(np.int64)
+    decoding_ps = np.where(second.done, second.finish_ps - second.scheduled_ps, 0)
+    replicas = max(int(second.replica.max(initial=0)) + 1, 1)
+    running = decoding_ps.sum() / max(int(second.finish_ps.max(initial=0)), 1) / replicas
+    steps = first_token_steps * delivery_share(running)
+    return np.rint(steps * decoding_ps / (second.output_tokens - 1)).astype(np.int64)
 
 
 def _joined(requests: Requests, first: Records, second: Records, kept: at.Ints, first_token_steps: float) -> Records:

@@ -12,7 +12,7 @@ import numpy as np
 
 from sizing.simulator.packing import pack_steps, to_ps
 from sizing.simulator.spec import FleetPlan, Scheduler
-from sizing.steptable import StepTable
+from sizing.steptable import DELIVERY_SEQUENCES, StepTable
 from sizing.workload.requests import Requests
 
 Hash = tuple[int, int]
@@ -94,7 +94,9 @@ class StepCost:
 
     def delivery(self, contexts: list[int]) -> int:
         """Until a first token is at its client, when sequences of these lengths decode next. [ps]"""
-        return int(self.steps.first_token_steps * self.step(len(contexts), sum(contexts), 0, 0, 0) + 0.5)
+        n = len(contexts)
+        share = n / (n + DELIVERY_SEQUENCES)
+        return int(self.steps.first_token_steps * share * self.step(n, sum(contexts), 0, 0, 0) + 0.5)
 
     def client(self, prompt: int) -> int:
         """Between client and scheduler. [ps]"""

@@ -14,7 +14,7 @@ from sizing.errors import InputError
 from sizing.simulator.packing import gap_bin, gap_bins, to_ps
 from sizing.simulator.records import DONE, PS, REFUSED, UNFINISHED, Records
 from sizing.simulator.spec import FleetPlan, Scheduler, check_requests
-from sizing.steptable import Floats, StepTable
+from sizing.steptable import Floats, StepTable, delivery_share
 from sizing.workload.requests import Requests
 
 
@@ -69,7 +69,7 @@ def replay_static(
         end = int(first[batch[0]]) + int(to_ps(decode_s.sum()))
         finish[batch] = end
         if len(decode_s):
-            delivery[batch] = to_ps(steps.first_token_steps * decode_s[0])
+            delivery[batch] = to_ps(steps.first_token_steps * delivery_share(len(batch)) * decode_s[0])
         answering = len(batch) - np.searchsorted(np.sort(requests.output_tokens[batch]), np.arange(2, longest + 1))
         np.add.at(gaps, gap_bin(to_ps(decode_s)), answering)  # padding is no token of anybody
         done_steps[r] += longest

@@ -30,6 +30,7 @@ from sizing.simulator.layout import (
     Floats,
     Ints,
 )
+from sizing.steptable import DELIVERY_SEQUENCES
 
 
 @compiled
@@ -105,7 +106,8 @@ def step_ps(s: Ints, f: Floats, n: int, context: int, tokens: int, attention: in
 @compiled
 def delivery_ps(s: Ints, f: Floats, n: int, context: int) -> int:
     """Time until a first token reaches the client, when ``n`` sequences decode next. [ps]"""
-    return int(f[s[P_COSTS] + C_FIRST_TOKEN] * step_ps(s, f, n, context, 0, 0, 0) + 0.5)
+    share = n / (n + DELIVERY_SEQUENCES)
+    return int(f[s[P_COSTS] + C_FIRST_TOKEN] * share * step_ps(s, f, n, context, 0, 0, 0) + 0.5)
 
 
 @compiled
