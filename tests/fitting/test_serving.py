@@ -10,11 +10,11 @@ import pytest
 from scipy.optimize import minimize
 
 from sizing.cli import run
-from sizing.engines.timing import engine_timing
+from sizing.engines.timing import engine_timing, engine_timings
 from sizing.errors import InputError
 from sizing.fitting.left_out import GROUPS, left_out, left_out_errors
 from sizing.fitting.robust import SCALE
-from sizing.fitting.serving import PRIORS, SCALES, Fitter, fit_engine, observations, record_of
+from sizing.fitting.serving import PRIORS, SCALES, Fitter, fit_engine, fitted_names, observations, record_of
 from sizing.steptime import step_model
 from sizing.validation.cases import read_case
 from sizing.validation.serving import calibrated, predict_case, predict_row, predict_with
@@ -27,8 +27,9 @@ LOADS = ((2, 1024, 256), (32, 512, 512), (128, 256, 128), (16, 4096, 64))
 """Users, input and output tokens."""
 TRUTH = {
     "step_s": 4.1e-4, "sequence_s": 8e-6, "prefill_step_s": 3e-3, "first_token_s": 5e-2, "first_token_steps": 2.0,
-    "memory_scale": 1.03, "compute_scale": 0.93, "link_scale": 1.1, "fixed_scale": 0.9, "moe_scale": 0.8,
+    "memory_scale": 1.06, "compute_scale": 0.93, "link_scale": 1.1, "fixed_scale": 0.9, "moe_scale": 1.0,
 }  # fmt: skip
+NAMES = fitted_names(engine_timing("vllm"))
 NOISE = 0.02
 
 
@@ -83,7 +84,7 @@ def test_the_fit_predicts_as_the_planner_does(seen):
         assert found.ttft_s.value == pytest.approx(plain.ttft_s.value, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", PRIORS)
+@pytest.mark.parametrize("name", NAMES)
 def test_each_constant_is_seen_by_a_fitter_that_has_predicted_before(seen, truth, name):
     fitter = Fitter(seen)
     before = fitter.logs(truth)
@@ -96,10 +97,10 @@ def test_each_constant_is_seen_by_a_fitter_that_has_predicted_before(seen, truth
 
 
 def test_log_predictions_are_linear_in_the_constants(seen, truth):
-    linear = Fitter(seen).linear(truth, tuple(PRIORS))
-    place = np.array([(TRUTH[n] - p.value) / p.spread for n, p in PRIORS.items()])
+    linear = Fitter(seen).linear(truth, NAMES)
+    place = np.array([(TRUTH[n] - PRIORS[n].value) / PRIORS[n].spread for n in NAMES])
     other = place + np.array([0.5, -0.4] * 5)
-    values = {n: p.value + p.spread * z for (n, p), z in zip(PRIORS.items(), other, strict=True)}
+    values = {n: PRIORS[n].value + PRIORS[n].spread * z for n, z in zip(NAMES, other, strict=True)}
     measured = np.array([o.logs for o in seen])
     expected = Fitter(seen).logs(replace(truth, values=values)) - measured
     assert np.nanmax(np.abs(linear.at(other - place) - expected)[:, 0]) < 0.02
@@ -123,9 +124,9 @@ def test_rates_are_those_of_all_copies_and_queues_for_room_are_nobodys_fault(row
 
 def test_known_constants_come_back_within_their_spread(fit):
     values, spreads = fit.timing.values, fit.timing.spreads
-    off = {n: abs(values[n] - TRUTH[n]) / (spreads[n] * values[n]) for n in PRIORS}
+    off = {n: abs(values[n] - TRUTH[n]) / (spreads[n] * values[n]) for n in NAMES}
     assert max(off.values()) < 2.0, off
-    assert all(spreads[n] * values[n] < 1.01 * p.spread or spreads[n] == 0.02 for n, p in PRIORS.items())
+    assert all(spreads[n] * values[n] < 1.01 * PRIORS[n].spread or spreads[n] == 0.02 for n in NAMES)
     assert fit.errors["tpot"][1] < 1.5 * 100 * NOISE
     assert fit.errors["tpot"][1] < fit.errors["tpot"][0]
     assert (fit.rows, fit.cells, fit.timing.basis) == (16, 4, "fitted end to end")
@@ -135,7 +136,7 @@ def test_rows_tell_constants_that_are_far_from_the_priors_middles(seen, monkeypa
     wide = {n: replace(p, spread=8.0 * p.spread) for n, p in PRIORS.items()}
     monkeypatch.setattr("sizing.fitting.serving.PRIORS", wide)
     found = fit_engine(seen, engine_timing("vllm"), rounds=4).timing
-    off = {n: abs(found.values[n] - TRUTH[n]) / (found.spreads[n] * found.values[n]) for n in PRIORS}
+    off = {n: abs(found.values[n] - TRUTH[n]) / (found.spreads[n] * found.values[n]) for n in NAMES}
     assert max(off.values()) < 2.0, off
     for name in ("memory_scale", "compute_scale", "link_scale", "moe_scale"):
         prior = PRIORS[name].value
@@ -281,7 +282,9 @@ def test_a_share_of_the_rows_is_drawn_evenly_from_the_cells(rows):
 
 
 def test_priors_are_ten_constants_of_the_engine_above_their_bounds():
-    assert len(PRIORS) == 10
+    assert {len(fitted_names(timing)) for timing in engine_timings().values()} == {10}
+    beside = {name for name, timing in engine_timings().items() if "host_step_s" in fitted_names(timing)}
+    assert beside == {name for name, timing in engine_timings().items() if timing.overlaps}
     assert all(0.0 <= p.low < p.value and p.spread > 0.0 for p in PRIORS.values())
     assert set(SCALES) < set(PRIORS)
 
@@ -299,9 +302,9 @@ def test_the_curated_runs_are_fitted_without_a_file(capsys, tmp_path):
     code, out, err = outcome(capsys, "--engine", "trtllm-v1", "--rows", "8", "--out", str(tmp_path / "e.toml"))
     assert (code, err) == (0, "")
     assert out.startswith("trtllm-v1: 8 rows of ")
-    assert all(name in out for name in PRIORS)
+    assert all(name in out for name in fitted_names(engine_timing("trtllm-v1")))
     assert "median error" in out
-    assert "step_s" in tomllib.loads((tmp_path / "e.toml").read_text())["trtllm-v1"]
+    assert "host_step_s" in tomllib.loads((tmp_path / "e.toml").read_text())["trtllm-v1"]
 
 
 @pytest.fixture(scope="module")
@@ -320,7 +323,7 @@ def test_json_is_one_document_with_and_without_what_is_left_out(capsys, file):
     both = json.loads(outcome(capsys, *asked, "--leave-out", "model")[1])
     assert list(plain) == ["title", "rows", "notes"]
     assert {n: both[n] for n in plain} == plain
-    assert [r["constant"] for r in both["rows"]] == list(PRIORS)
+    assert [r["constant"] for r in both["rows"]] == list(NAMES)
     assert both["left_out"]["title"] == "vllm, each model left out of the fit"
     assert {"group", "metric", "rows", "median"} <= set(both["left_out"]["rows"][0])
 

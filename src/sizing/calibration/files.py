@@ -298,7 +298,7 @@ def _measured(gpu: str, architecture: str, engine: str, watts: float = 0.0) -> C
 
 
 POWER = 0.6
-"""Power that the share of the peak which a power limit leaves grows with (assumed): power rises faster than clocks. [1]"""
+"""Power of the watts that the sustained share of the peak grows with (assumed): power rises faster than clocks. [1]"""
 
 
 def watts_per_flop(gpu: Gpu) -> float:

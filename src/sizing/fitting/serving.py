@@ -66,8 +66,9 @@ PRIORS: Mapping[str, Prior] = {
     "fixed_scale": Prior(value=0.8, spread=0.08, low=0.3),
     "moe_scale": Prior(value=0.75, spread=0.17, low=0.1),
 }
-"""Constants that may be fitted, all of them the engine's: ten of them, see :func:`fitted_names`. The middles alone, with kernel tables, predict runs of
-engines they were not fitted on within some 10-15 %; fits that stray further from them do worse on models left out."""
+"""Constants that may be fitted, all of them the engine's; ten an engine, see :func:`fitted_names`. The middles alone,
+with kernel tables, predict runs of engines they were not fitted on within some 10-15 %; fits that stray further from
+them do worse on models left out."""
 
 
 BESIDE = {"step_s": "host_step_s", "sequence_s": "host_sequence_s"}

@@ -42,9 +42,8 @@ measured with (exponents 1.0 and 1.2); 0.8 to 1.3 leave the least error on model
 
 def _moe(op: Operation, step: Step, gpu: Gpu, cal: Calibration) -> Array:
     tokens = driver(op, step)
-    touched = op.touched
-    if touched is None and not cal.ideal:
-        touched = roofline.routed_experts(tokens, op.experts, op.top_k, ROUTER_SPREAD)
+    spread = 0.0 if cal.ideal else ROUTER_SPREAD
+    touched = roofline.routed_experts(tokens, op.experts, op.top_k, spread) if op.touched is None else op.touched
     return roofline.moe_s(
         tokens, op.n, op.k, op.experts, op.top_k, op.format, gpu, cal,
         local_experts=op.local_experts, matrices=op.matrices, skew=op.skew, touched=touched,

@@ -33,8 +33,8 @@ from sizing.steptable import delivery_share
 from sizing.steptime import StepModel
 
 __all__ = [
-    "ClosedLoop", "Curve", "Estimate", "Lengths", "Offline", "OpenLoop", "Room", "Run", "RunLoad", "Targeted", "curve_at",
-    "decode_grid", "decode_tokens_s", "estimate", "kv_requests", "predict_run", "run_curve", "run_of",
+    "ClosedLoop", "Curve", "Estimate", "Lengths", "Offline", "OpenLoop", "Room", "Run", "RunLoad", "Targeted",
+    "curve_at", "decode_grid", "decode_tokens_s", "estimate", "kv_requests", "predict_run", "run_curve", "run_of",
 ]  # fmt: skip
 
 
@@ -152,7 +152,7 @@ def _busy_share(load: ClosedLoop, lengths: Lengths) -> float:
         return 1.0
     each = max(load.requests / max(load.users, 1.0), 1.0)
     lost = min(1.5 * lengths.output_cv * each**0.5, 0.25 + 0.9 * lengths.output_cv)
-    return each / (each + lost)
+    return float(each / (each + lost))
 
 
 def _waves(steps: StepModel, active: float, users: float, requests: float | None, lengths: Lengths,

@@ -25,5 +25,6 @@ __all__ = [
     "mla_prefill_s",
     "moe_s",
     "peak_16_bit",
+    "routed_experts",
     "smooth_max",
 ]

@@ -45,6 +45,8 @@ def routed_experts(tokens: ArrayLike, experts: ArrayLike, top_k: ArrayLike, spre
     spread
         Log-sigma of the experts' popularity [1].
     """
+    if spread == 0.0:
+        return distinct_experts(tokens, experts, top_k)
     weights = _WEIGHTS / _WEIGHTS.sum()
     factors = np.exp(spread * _NODES - spread**2 / 2.0)
     parts = [

@@ -89,7 +89,7 @@ EventRows: TypeAlias = Annotated[NDArray[np.int64], Array("int64", 3)]
 
 # --- numbers at P_COSTS
 C_STEP, C_SEQUENCE, C_PREFILL_STEP, C_PREFILL_SEQUENCE, C_FIRST_TOKEN, C_REQUEST, C_REQUEST_TOKEN = range(7)
-C_HOST_STEP, C_HOST_SEQUENCE = 7, 8
+C_HOST_STEP, C_HOST_SEQUENCE, C_DELIVERY = 7, 8, 9
 
 NEVER = 1 << 62
 GAP_BINS = 1 << 13

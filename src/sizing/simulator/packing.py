@@ -10,7 +10,7 @@ from sizing.errors import InputError
 from sizing.simulator import layout as at
 from sizing.simulator.records import DONE, PS, REFUSED, UNFINISHED, Records
 from sizing.simulator.spec import ROUTERS, FleetPlan, Scheduler, check_requests
-from sizing.steptable import StepTable
+from sizing.steptable import DELIVERY_SEQUENCES, StepTable
 from sizing.workload.requests import Requests
 
 EVENT_KINDS = {"fail": at.FAIL, "start": at.START, "drain": at.DRAIN}
@@ -76,8 +76,8 @@ def pack_steps(
     linear[beyond] = steps.linear_s[-1] + last * (dense[beyond] - steps.tokens[-1])
     seconds = (steps.step_s, steps.sequence_s, steps.prefill_step_s, steps.prefill_sequence_s)
     host = (steps.host_step_s, steps.host_sequence_s)
-    costs = np.array([*seconds, 0.0, steps.request_s, steps.request_token_s, *host]) * 1e12
-    costs[at.C_FIRST_TOKEN] = steps.first_token_steps
+    costs = np.array([*seconds, 0.0, steps.request_s, steps.request_token_s, *host, 0.0]) * 1e12
+    costs[at.C_FIRST_TOKEN], costs[at.C_DELIVERY] = steps.first_token_steps, DELIVERY_SEQUENCES
     parts = {
         "linear": linear * 1e12, "knots": knots, "decode": np.stack([value, slope], axis=2).ravel(),
         "prefill_q": steps.prefill_tokens, "prefill_c": steps.prefill_context,

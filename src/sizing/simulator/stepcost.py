@@ -8,6 +8,7 @@ from math import sqrt
 
 from sizing.simulator.compiler import compiled
 from sizing.simulator.layout import (
+    C_DELIVERY,
     C_FIRST_TOKEN,
     C_HOST_SEQUENCE,
     C_HOST_STEP,
@@ -30,7 +31,6 @@ from sizing.simulator.layout import (
     Floats,
     Ints,
 )
-from sizing.steptable import DELIVERY_SEQUENCES
 
 
 @compiled
@@ -106,7 +106,7 @@ def step_ps(s: Ints, f: Floats, n: int, context: int, tokens: int, attention: in
 @compiled
 def delivery_ps(s: Ints, f: Floats, n: int, context: int) -> int:
     """Time until a first token reaches the client, when ``n`` sequences decode next. [ps]"""
-    share = n / (n + DELIVERY_SEQUENCES)
+    share = n / (n + f[s[P_COSTS] + C_DELIVERY])
     return int(f[s[P_COSTS] + C_FIRST_TOKEN] * share * step_ps(s, f, n, context, 0, 0, 0) + 0.5)
 
 
