@@ -132,7 +132,9 @@ def predict_spreads(steps: StepModel, prediction: Prediction, workload: Workload
     timing = engine_timing(steps.deployment.settings.engine)
     curve = _run(steps, workload, most_of(prediction.room), budget, COARSE)
     own = steps.calibration.evidence.get("engine")
-    residual = {**timing.residual, **(own.residuals if own else {})}
+    deployment = steps.deployment
+    known = timing.residual_on(deployment.gpu.id, ["experts"] if deployment.model.is_moe else [])
+    residual = {**known, **(own.residuals if own else {})}
     latency, capacity = _spreads(curve, residual)
     rate = np.maximum.accumulate(np.atleast_2d(curve.rate_per_s)[0])
     return Spreads(rate_per_s=rate, latency=latency, capacity=capacity)

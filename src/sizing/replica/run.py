@@ -14,7 +14,7 @@ arrival rate, an offline run a closed loop as large as memory and the engine all
 import numpy as np
 
 from sizing.calibration import EngineTime
-from sizing.engines.timing import Scheduling
+from sizing.engines.timing import WIDER, Scheduling
 from sizing.replica.curve import Curve, curve_at, decode_grid, decode_tokens_s, run_curve
 from sizing.replica.loads import (
     ClosedLoop,
@@ -284,6 +284,8 @@ def run_of(found: dict[str, Values], state: State, lengths: Lengths, spread: dic
         Log-sigma of residuals. [1]
     """
     tokens = found["rate_per_s"] * lengths.output_tokens
+    wider = WIDER["short of room"] if state["kv_short"] else {}
+    spread = {metric: sigma * wider.get(metric, 1.0) for metric, sigma in spread.items()}
     return Run(
         ttft_s=estimate(found["ttft_s"], spread.get("ttft", 0.0)),
         tpot_s=estimate(found["tpot_s"], spread.get("tpot", 0.0)),

@@ -9,11 +9,11 @@ from sizing.calibration import Calibration, calibration
 from sizing.catalog.files import data_file
 from sizing.deployment import Deployment
 from sizing.engines import engine as engine_record
-from sizing.engines.timing import EngineTiming
+from sizing.engines.timing import OPEN_QUESTION, EngineTiming
 from sizing.errors import InputError, SizingError
 from sizing.memory import MemoryBudget, memory_budget
 from sizing.replica.pools import predict_pools
-from sizing.replica.run import ClosedLoop, Estimate, Room, Run, kv_requests, predict_run
+from sizing.replica.run import ClosedLoop, Estimate, OpenLoop, Room, Run, Targeted, kv_requests, predict_run
 from sizing.steptime import StepModel, nominal_and_draws, step_model, with_engine
 from sizing.validation.cases import INPUTS, Case, read_case, shared_load
 from sizing.validation.rows import csv_rows
@@ -200,8 +200,7 @@ def predict_with(case: Case, steps_for: Callable[[Deployment], StepModel]) -> Ru
     budget = float(settings.max_num_batched_tokens or max(defaults.max_num_batched_tokens, 8192))
     memory = budget_of(deployment)
     scheduling = case.timing.scheduling(budget, case.drafts, schedulers=memory.schedulers)
-    wider = 1.0 + 0.25 * len(case.assumptions)
-    spread = {metric: sigma * wider for metric, sigma in case.timing.residual_on(deployment.gpu.id).items()}
+    spread = spreads_of(case)
     if case.pools:
         prefill = steps_for(replace(deployment, parallelism=case.pools.prefill))
         workers = (case.pools.prefill_workers, case.pools.decode_workers)
@@ -216,6 +215,22 @@ def predict_with(case: Case, steps_for: Callable[[Deployment], StepModel]) -> Ru
         limit = max(limit, load.users)
     room = Room(kv_requests=max(fit, 1.0), max_num_seqs=limit)
     return predict_run(steps_for(deployment), room, load, case.lengths, scheduling, spread=spread)
+
+
+def spreads_of(case: Case) -> dict[str, float]:
+    """Log-sigma of measured over predicted for a case, by metric: wider for what is less certain or left open. [1]
+
+    Parameters
+    ----------
+    case
+        The question.
+    """
+    known = {
+        "experts": case.deployment.model.is_moe, "drafts": case.drafts > 0, "pools": case.pools is not None,
+        "open loop": isinstance(case.load, OpenLoop | Targeted),
+    }  # fmt: skip
+    found = case.timing.residual_on(case.deployment.gpu.id, [trait for trait, holds in known.items() if holds])
+    return {metric: sigma * (1.0 + OPEN_QUESTION * len(case.assumptions)) for metric, sigma in found.items()}
 
 
 def settled(case: Case, name: str = "measured") -> Case:
