@@ -6,8 +6,8 @@ from sizing.architecture import read_model
 from sizing.catalog import gpu
 from sizing.deployment import Parallelism
 from sizing.validation.cases import INPUTS, read_case
-from sizing.validation.layouts import LARGEST_TP, Notes, layout_of, pools_of, rack_pools
-from sizing.validation.serving import predict_row, read_rows
+from sizing.validation.layouts import LARGEST_TP, Notes, layout_of, pools_of, rack_pools, wider_layouts
+from sizing.validation.serving import predict_case, predict_row, read_rows, settled
 
 LATENT, GROUPED, DENSE = "deepseek-ai/DeepSeek-R1", "Qwen/Qwen3-235B-A22B", "meta-llama/Llama-3.1-70B-Instruct"
 RACK = {
@@ -72,6 +72,121 @@ def test_other_rows_are_tensor_parallel(change, name):
 def test_rows_that_name_data_parallel_attention_have_it():
     found, replicas, _ = layout({"tp": "8", "num_gpus": "8", "notes": "DP-attention on"})
     assert (found, replicas) == (Parallelism(tp=1, dp=8), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("row", "found", "replicas"),
+    [
+        ({"ep": "8", "num_gpus": "8"}, Parallelism(tp=8, ep=8), 1.0),
+        ({"ep": "8", "dp": "8", "num_gpus": "8"}, Parallelism(dp=8, ep=8), 1.0),
+        ({"ep": "16", "dp": "8", "num_gpus": "16"}, Parallelism(tp=2, dp=8, ep=16), 1.0),
+        ({"ep": "4", "num_gpus": "8"}, Parallelism(tp=4, ep=4), 2.0),
+        ({"deploy": "--ep-size 8", "num_gpus": "8"}, Parallelism(tp=8, ep=8), 1.0),
+        ({"dp": "8", "num_gpus": "8"}, Parallelism(dp=8), 1.0),
+    ],
+)
+def test_ranks_of_experts_without_tensor_parallelism_stated_are_the_gpus(row, found, replicas):
+    assert layout(row)[:2] == (found, replicas)
+
+
+@pytest.mark.parametrize(
+    ("row", "name", "found", "replicas"),
+    [
+        # dp ranks of attention are the tp ranks seen again: eight GPUs, not 64
+        ({"tp": "8", "dp": "8", "ep": "8", "num_gpus": "64"}, LATENT, Parallelism(dp=8, ep=8), 1.0),
+        ({"tp": "8", "dp": "8", "ep": "64", "num_gpus": "64"}, LATENT, Parallelism(dp=8, ep=8), 1.0),
+        ({"tp": "4", "dp": "4", "ep": "4", "num_gpus": "16"}, GROUPED, Parallelism(dp=4, ep=4), 1.0),
+        # not the same ranks, or no experts: as the columns have it
+        ({"tp": "8", "dp": "4", "ep": "8", "num_gpus": "32"}, LATENT, Parallelism(tp=8, dp=4, ep=8), 1.0),
+        ({"tp": "4", "dp": "4", "ep": "2", "num_gpus": "16"}, LATENT, Parallelism(tp=4, dp=4, ep=2), 1.0),
+        ({"tp": "4", "dp": "4", "ep": "4", "num_gpus": "16"}, DENSE, Parallelism(tp=4, dp=4, ep=4), 1.0),
+        ({"tp": "1", "dp": "1", "num_gpus": "1"}, LATENT, Parallelism(), 1.0),
+    ],
+)
+def test_ranks_that_a_computed_number_of_gpus_counts_twice_are_counted_once(row, name, found, replicas):
+    said, copies, notes = layout({**row, "notes": "num_gpus=tp*pp*dp as the source has it"}, name)
+    assert (said, copies) == (found, replicas)
+    assert any("counts" in text for text in notes) == (found.tp == 1 < found.dp)
+    # a number of GPUs that is a count leaves no doubt
+    assert layout(row, name)[0] == Parallelism(tp=int(row["tp"]), dp=int(row["dp"]), ep=int(row.get("ep", "1")))
+
+
+# -- layouts left open -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("smallest", "copies", "chip", "wider"),
+    [
+        (1, 8.0, "h200", {2: 4.0, 4: 2.0, 8: 1.0}), (2, 4.0, "h200", {4: 2.0, 8: 1.0}), (8, 1.0, "h200", {}),
+        (1, 6.0, "h200", {2: 3.0}),  # four and eight do not divide six
+        (2, 18.0, "gb200-nvl72", {4: 9.0}),  # nodes of four
+        (1, 1.0, "h200", {}),
+    ],
+)  # fmt: skip
+def test_wider_groups_of_the_same_gpus(smallest, copies, chip, wider):
+    found = wider_layouts({}, Parallelism(tp=smallest), copies, gpu(chip))
+    assert found == tuple((Parallelism(tp=tp), n) for tp, n in wider.items())
+    assert all(each.gpus * n == smallest * copies for each, n in found)
+
+
+@pytest.mark.parametrize("known", [Parallelism(tp=2, pp=2), Parallelism(dp=2, ep=2), Parallelism(tp=2, dp=2)])
+def test_no_other_layout_where_one_is_stated_or_more_than_tensor_parallel(known):
+    assert wider_layouts({"tp": "2"}, Parallelism(tp=2), 4.0, gpu("h200")) == ()
+    assert wider_layouts({}, known, 2.0, gpu("h200")) == ()
+
+
+OPEN = {
+    "id": "open", "engine": "TensorRT-LLM", "model": "meta-llama/Llama-3.1-70B-Instruct", "gpu": "H200-SXM-141GB",
+    "num_gpus": "8", "weight_precision": "fp8", "isl": "1024", "osl": "256", "load_kind": "offline",
+    "load_value": "inf", "len_dist": "fixed",
+}  # fmt: skip
+
+
+def test_only_loads_that_seek_the_most_leave_the_layout_open():
+    assert [layout.tp for layout, _ in read_case(OPEN).choices] == [2, 4, 8]
+    for change in ({"load_kind": "concurrency", "load_value": "64"}, {"tp": "2"},
+                   {"load_kind": "request_rate", "load_value": "3"}):  # fmt: skip
+        case = read_case({**OPEN, **change})
+        assert case.choices == ()
+        assert settled(case) is case
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {}, {"gpu": "H100-SXM-80GB"}, {"gpu": "L40S", "model": "meta-llama/Llama-3.1-8B-Instruct"},
+        {"model": "Qwen/Qwen3-30B-A3B", "isl": "8192"},
+        {"len_dist": "mlperf-openorca", "model": "llama2-70b", "load_kind": "request_rate", "load_value": "",
+         "notes": "llama2-70b-99 interactive", "isl": "", "osl": ""},
+    ],
+)  # fmt: skip
+def test_the_layout_taken_carries_the_most_and_never_less_than_the_smallest(change):
+    case = read_case({**OPEN, **change})
+
+    def carried(each):
+        return predict_case(each, draws=0).output_tokens_per_s.value * each.replicas
+
+    one = {"tp": str(case.deployment.parallelism.tp)}
+    every = [carried(read_case({**OPEN, **change, **one}))]
+    every += [carried(read_case({**OPEN, **change, "tp": str(layout.tp)})) for layout, _ in case.choices]
+    found = settled(case)
+    assert found.choices == ()
+    assert found.deployment.parallelism.gpus * found.replicas == 8
+    assert carried(found) == pytest.approx(max(every), rel=1e-9)
+    kept = found.deployment.parallelism == case.deployment.parallelism
+    assert any("it carries more than" in text for text in found.assumptions) == (not kept)
+    assert any("smallest that holds" in text for text in found.assumptions) == kept
+
+
+def test_a_tight_pace_takes_wider_groups_than_the_most_tokens_do():
+    """70B in one byte reads 69 GB a step: 14 ms at H200's 4.8 TB/s. Within 40 / 1.2 ms little batch is left at TP1."""
+    paced = {"len_dist": "mlperf-openorca", "model": "llama2-70b", "load_kind": "request_rate", "load_value": "",
+             "isl": "", "osl": ""}  # fmt: skip
+    found = {
+        name: settled(read_case({**OPEN, **paced, "notes": notes})).deployment.parallelism.tp
+        for name, notes in (("server", "llama2-70b-99 server"), ("interactive", "llama2-70b-99 interactive"))
+    }
+    assert found["interactive"] >= found["server"]
 
 
 # -- racks -----------------------------------------------------------------------------------------------

@@ -5,15 +5,15 @@ from typing import Annotated
 
 import typer
 
+from sizing.cli._configs import Configs
+
 
 def command(
     file: Annotated[
         Path | None, typer.Argument(help="CSV file of serving runs; the curated set if left out.", show_default=False)
     ] = None,
     engine: Annotated[str, typer.Option(help="Record of data/engines.toml to fit, or all of them.")] = "vllm",
-    configs: Annotated[
-        Path | None, typer.Option(help="Folder of owner--name.json files, tried before the catalogue.")
-    ] = None,
+    configs: Configs = None,
     rows: Annotated[int, typer.Option(min=1, help="Rows to look at, at most, drawn evenly from the cells.")] = 2000,
     leave_out: Annotated[
         str | None,

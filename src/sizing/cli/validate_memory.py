@@ -5,23 +5,22 @@ from typing import Annotated
 
 import typer
 
+from sizing.cli._configs import Configs
+
 
 def command(
     file: Annotated[
         Path | None, typer.Argument(help="CSV file of start-up logs; the curated set if left out.", show_default=False)
     ] = None,
-    configs: Annotated[
-        Path | None, typer.Option(help="Folder of owner--name.json files, tried before the catalogue.")
-    ] = None,
+    configs: Configs = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write per-row predictions to this CSV file.")] = None,
     format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
 ) -> None:
     """Predict the memory budget of each start-up log and print the error table."""
     from sizing.cli.output import emit, progress
     from sizing.reports.tabular import render_rows
-    from sizing.validation.memory import check_folder, compare, predict_row, read_rows
+    from sizing.validation.memory import compare, predict_row, read_rows
 
-    check_folder(configs)
     rows = read_rows(file)
     predictions = [predict_row(row, configs) for row in progress(rows, len(rows), "predicting")]
     result = compare(rows, predictions)

@@ -5,25 +5,23 @@ from typing import Annotated
 
 import typer
 
+from sizing.cli._configs import Configs
+
 
 def command(
     file: Annotated[
         Path | None,
         typer.Argument(help="CSV file of parameter counts; the shipped set if left out.", show_default=False),
     ] = None,
-    configs: Annotated[
-        Path | None, typer.Option(help="Folder of owner--name.json files, tried before the catalogue.")
-    ] = None,
+    configs: Configs = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write each row to this CSV (or .json) file.")] = None,
     format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
 ) -> None:
     """Count the parameters of each model and print the error table."""
     from sizing.cli.output import emit, progress
     from sizing.reports.tabular import render_rows
-    from sizing.validation.memory import check_folder
     from sizing.validation.parameters import count_row, error_table, read_rows
 
-    check_folder(configs)
     rows = read_rows(file)
     counts = [count_row(row, configs) for row in progress(rows, len(rows), "counting")]
     if out is not None:

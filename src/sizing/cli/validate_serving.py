@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
+from sizing.cli._configs import Configs
+
 
 def command(
     file: Annotated[
         Path | None, typer.Argument(help="CSV file of serving runs; the curated set if left out.", show_default=False)
     ] = None,
-    configs: Annotated[
-        Path | None, typer.Option(help="Folder of owner--name.json files, tried before the catalogue.")
-    ] = None,
+    configs: Configs = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write per-row predictions to this CSV file.")] = None,
     calibration: Annotated[str, typer.Option(help="measured, rule-of-thumb, or a TOML file.")] = "measured",
     format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sizing.catalog.files import data_file
-from sizing.errors import SizingError, UnknownFile
+from sizing.errors import SizingError
 from sizing.memory import GIB, MemoryBudget, memory_budget
 from sizing.validation.rows import csv_rows
 from sizing.validation.startup_rows import INPUTS, asked
@@ -197,12 +197,6 @@ def read_rows(file: Path | None) -> list[dict[str, str]]:
         Not a CSV file with the columns a prediction needs.
     """
     return csv_rows(file or data_file("measured/memory.csv"), "of start-up logs", NEEDED)
-
-
-def check_folder(configs: Path | None) -> None:
-    """Refuse a folder of configs that is not there."""
-    if configs is not None and not configs.is_dir():
-        raise UnknownFile(f"no folder {str(configs)!r}; give the folder of owner--name.json files")
 
 
 def _parts() -> tuple[str, ...]:

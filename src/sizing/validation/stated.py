@@ -14,7 +14,9 @@ WHOLE = {
 """Spellings of settings that are whole numbers."""
 SHARE = r"gpu[-_]memory[-_]utilization|gpu util|mem[-_]fraction[-_]static"
 ATTENTION_DP = r"(?:enable[-_])?(?:dp[-_ ]attention|attention[-_]dp)"
-EXPERTS_SPREAD = r"--ep\b|enable[-_]expert[-_]parallel"
+EXPERTS_SPREAD = r"--ep\b|(?<!no-)enable[-_]expert[-_]parallel"
+OFF = r"(?![ =:]+(?:false|off|no|0)\b)"
+"""What turns a switch off, after its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,17 +69,17 @@ def stated(row: Mapping[str, str]) -> Stated:
     text = f"{row.get('notes') or ''} {row.get('deploy') or ''}"
     numbers = {name: _whole(pattern, text) for name, pattern in WHOLE.items()}
     share = re.search(rf"(?:{SHARE})[ =:]+(0?\.\d+)", text)
-    room = re.search(r"\bKV ([\d.]+) GiB", text)
+    room = re.search(r"\bKV (\d+(?:\.\d+)?) GiB", text)
     return Stated(
         **numbers, memory_utilization=float(share[1]) if share else None,
         kv_bytes=float(room[1]) * GIB if room else None,
-        kv="fp8" if re.search(r"kv[-_]cache[-_]dtype[ =]+fp8", text) else None,
-        attention_dp=bool(re.search(ATTENTION_DP, text, re.IGNORECASE)),
-        experts_spread=bool(re.search(EXPERTS_SPREAD, text)), legacy="VLLM_USE_V1=0" in text,
-        gpus_computed="num_gpus=tp*pp*dp" in text,
+        kv="fp8" if re.search(r"kv[-_]cache[-_]dtype[ =:]+fp8", text) else None,
+        attention_dp=bool(re.search(ATTENTION_DP + OFF, text, re.IGNORECASE)),
+        experts_spread=numbers["ep"] != 1 and bool(re.search(f"(?:{EXPERTS_SPREAD}){OFF}", text, re.IGNORECASE)),
+        legacy="VLLM_USE_V1=0" in text, gpus_computed="num_gpus=tp*pp*dp" in text,
     )  # fmt: skip
 
 
 def _whole(pattern: str, text: str) -> int | None:
-    found = re.search(rf"(?<![\w-])(?:--)?(?:{pattern})[ =:]+(\d+)\b", text)
+    found = re.search(rf"(?<![\w-])(?:--)?(?:{pattern})[ =:]+(\d+)\b(?![,.]\d)", text)
     return int(found[1]) if found and int(found[1]) > 0 else None
