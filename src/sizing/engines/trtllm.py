@@ -17,6 +17,12 @@ from sizing.engines.record import GIB, Defaults, Engine, Overhead, Rank, registe
 NON_TORCH_GIB = (1.0, 2.5)
 
 
+#: First release whose default is the PyTorch backend, as ``trtllm-session`` in data/engines.toml has it.
+PYTORCH = (0, 19)
+#: Decoder buffers of built engines, for each sequence and entry of the vocabulary (assumed) [B].
+DECODER_BYTES = 8.0
+
+
 @register("trtllm")
 @dataclass(frozen=True, kw_only=True)
 class TrtLlm(Engine):
@@ -35,8 +41,15 @@ class TrtLlm(Engine):
         )
 
     def overhead(self, rank: Rank) -> Overhead:
-        """Activation peak of one full step, workspaces, graphs."""
+        """Activation peak of one full step, workspaces, graphs; in built engines also the decoder's buffers.
+
+        Releases before the PyTorch backend (1.0's default, 0.19 here) keep logits, sorted and cumulated, of every
+        sequence that may run: some 8 bytes an entry of the vocabulary, which is why a 70B on one 80 GB GPU carried
+        less than the weights leave room for.
+        """
         logits = footprint.sampler_bytes(rank, 0.0) + 4.0 * min(rank.max_num_seqs, 256) * rank.model.vocab_size
+        if () < self.version.number < PYTORCH:
+            logits += DECODER_BYTES * rank.max_num_seqs * rank.model.vocab_size
         return Overhead(
             weights_extra_bytes=footprint.rotary_bytes(rank),
             activation_bytes=footprint.forward_bytes(rank) + logits,

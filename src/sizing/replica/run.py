@@ -247,13 +247,25 @@ def _burst(steps: StepModel, room: Room, requests: float | None, lengths: Length
     queue = waiting / found["rate_per_s"] / 2.0 + fresh
     found["ttft_s"] = first * wave + (1.0 - first) * (found["start_s"] + queue)
     if count < 1e8:
-        waves = max(count / active, 1.0)
-        whole = waves if lengths.fixed or waves == 1.0 else waves + 0.5
-        makespan = whole * residence + np.maximum(wave - found["start_s"], 0.0)
-        found["rate_per_s"] = count / makespan
+        answering = _answering_s(curve, residence, count, active, lengths)
+        found["rate_per_s"] = count / (answering + np.maximum(wave - found["start_s"], 0.0))
     limited = "load" if count <= active else _limit(room)
     return found, {"waiting": max(count - active, 0.0) if requests else 0.0, "limited_by": limited,
                    "kv_short": limited == "kv_room"}  # fmt: skip
+
+
+def _answering_s(curve: Curve, residence_s: Values, count: float, active: float, lengths: Lengths) -> Values:
+    """Time of all waves of a burst: equal requests go in whole waves, of which the last is smaller and faster. [s]"""
+    waves = max(count / active, 1.0)
+    if not lengths.fixed or waves == 1.0:
+        return residence_s * (waves if waves == 1.0 else waves + 0.5)
+    full = np.floor(waves + 1e-9)
+    rest = count - full * active
+    if rest < 0.5:
+        return np.asarray(full * residence_s)
+    last = curve_at(curve, curve.active, rest)
+    last_s = last["start_s"] + (lengths.output_tokens - 1.0) * last["tpot_s"]
+    return np.asarray(full * residence_s + np.minimum(last_s, residence_s))
 
 
 def _first_tpot_s(steps: StepModel, found: dict[str, Values], active: float, lengths: Lengths, scheduling: Scheduling

@@ -318,7 +318,7 @@ def _version(row: Mapping[str, str]) -> str:
 
 def _memory_version(row: Mapping[str, str], timing: EngineTiming) -> str | None:
     text = row["engine_version"].strip()
-    return text if timing.name.startswith(("vllm", "sglang")) and re.match(r"v?\d", text) else None
+    return text if timing.name.startswith(("vllm", "sglang", "trtllm-session")) and re.match(r"v?\d", text) else None
 
 
 def shared_load(load: RunLoad, replicas: float) -> RunLoad:
