@@ -1,8 +1,13 @@
 """Rows as questions: published checkpoints, engines left unnamed, formats of the cache."""
 
+import csv
+import re
+
 import pytest
 
-from sizing.validation.cases import read_case
+from sizing.replica.loads import Offline, OpenLoop, Targeted
+from sizing.validation.cases import read_case, shared_load
+from sizing.validation.serving import predict_row
 
 ROW = {
     "id": "c", "engine": "vLLM", "engine_version": "0.11.0", "model": "Qwen/Qwen3-32B", "gpu": "H100-SXM-80GB",
@@ -93,3 +98,65 @@ def test_a_cache_left_alone_takes_two_bytes_an_element():
     nim = read_case({**ROW, "engine": "NVIDIA NIM (TensorRT-LLM)", "engine_version": ""}).deployment
     # Qwen3-32B: 64 layers of 8 KV heads of 128, keys and values
     assert nim.model.kv_bytes_per_token(nim.formats.kv) == 64 * 8 * 128 * 2 * 2
+
+
+# -- rates that are the result ---------------------------------------------------------------------------
+
+SOUGHT = {**MLPERF, "load_kind": "request_rate", "load_value": ""}
+MEANT = {
+    "mlperf-openorca": "llama2-70b", "mlperf-openorca+gsm8k+mbxp": "mixtral-8x7b",
+    "mlperf-longdata-mix": "llama3.1-405b",
+    "mlperf-cnn_dailymail": "llama3.1-8b", "mlperf-reasoning-mix": "deepseek-r1", "mlperf-gptoss": "gpt-oss-120b",
+}  # fmt: skip
+
+
+# MLCommons: mlcommons/inference, loadgen/mlperf.conf at 001712e (ttft_latency, tpot_latency of Server and of
+# *-interactive.Server); gpt-oss-120b: tools/submission/submission_checker/constants.py, LLM_LATENCY_LIMITS. [ms]
+@pytest.mark.parametrize(
+    ("data", "notes", "ttft_ms", "tpot_ms"),
+    [
+        ("mlperf-openorca", "llama2-70b-99.9 server", 2000, 200),
+        ("mlperf-openorca", "llama2-70b-interactive-99 server interactive", 450, 40),
+        ("mlperf-openorca+gsm8k+mbxp", "mixtral-8x7b server", 2000, 200),
+        ("mlperf-longdata-mix", "llama3.1-405b server", 6000, 175),
+        ("mlperf-longdata-mix", "llama3.1-405b interactive", 4500, 80),
+        ("mlperf-cnn_dailymail", "llama3.1-8b server", 2000, 100),
+        ("mlperf-cnn_dailymail", "llama3.1-8b interactive", 500, 30),
+        ("mlperf-reasoning-mix", "deepseek-r1 server", 2000, 80),
+        ("mlperf-reasoning-mix", "deepseek-r1 interactive", 1500, 15),
+        ("mlperf-gptoss", "gpt-oss-120b server", 3000, 80),
+    ],
+)
+def test_a_rate_that_is_the_result_is_sought_within_its_scenarios_targets(data, notes, ttft_ms, tpot_ms):
+    case = read_case({**SOUGHT, "len_dist": data, "model": MEANT[data], "notes": f"MLPerf Inference closed {notes}; x"})
+    assert isinstance(case.load, Targeted)
+    assert (1e3 * case.load.ttft_s, 1e3 * case.load.tpot_s) == pytest.approx((ttft_ms, tpot_ms))
+    said = f"the largest rate within {ttft_ms / 1e3:g} s to the first token and {tpot_ms / 1e3:g} s a token"
+    assert said in case.assumptions
+
+
+def test_a_rate_that_is_stated_is_not_sought_and_other_data_has_no_targets():
+    assert read_case({**SOUGHT, "load_value": "51"}).load == OpenLoop(request_rate_per_s=51, sustained=True)
+    other = read_case({**SOUGHT, "len_dist": "fixed", "isl": "512", "osl": "128", "num_prompts": "300"})
+    assert other.load == Offline(requests=300)
+    # mixtral-8x7b has no interactive scenario
+    none = read_case({**SOUGHT, "len_dist": "mlperf-openorca+gsm8k", "model": "mixtral-8x7b", "notes": "interactive"})
+    assert isinstance(none.load, Offline)
+
+
+def test_targets_are_those_that_measured_rows_state(shared):
+    with (shared / "measured" / "serving_dev.csv").open(encoding="utf-8-sig", newline="") as handle:
+        rows = [r for r in csv.DictReader(handle) if "constraints p99 TTFT<=" in r["notes"]]
+    rows = [r for r in rows if r["len_dist"].startswith("mlperf")]
+    assert len(rows) > 100
+    for row in rows:
+        ttft, tpot = re.search(r"TTFT<=(\d+)ms TPOT<=(\d+)ms", row["notes"]).groups()
+        load = read_case({**row, "load_kind": "request_rate", "load_value": ""}).load
+        assert (1e3 * load.ttft_s, 1e3 * load.tpot_s) == pytest.approx((float(ttft), float(tpot))), row["id"]
+
+
+def test_every_copy_seeks_its_own_largest_rate():
+    load = read_case(SOUGHT).load
+    assert shared_load(load, 4.0) == load
+    eight, four = (predict_row({**SOUGHT, "tp": "4", "num_gpus": n}, draws=0) for n in ("8", "4"))
+    assert eight.values["output_tok_s"].value == pytest.approx(2 * four.values["output_tok_s"].value, rel=1e-9)

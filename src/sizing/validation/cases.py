@@ -226,7 +226,8 @@ TARGETS = {
     "mlperf-reasoning": ((2.0, 0.08), (1.5, 0.015)), "mlperf-gptoss": ((3.0, 0.08), (2.0, 0.02)),
 }  # fmt: skip
 """99th percentiles of TTFT and TPOT that MLPerf Inference 4.1 to 6.0 allow in the server and in the interactive
-scenario of a benchmark; source: MLCommons' announcements of each (April and September 2025, 2026). [s]"""
+scenario of a benchmark; source: mlcommons/inference, ``loadgen/mlperf.conf`` and, for gpt-oss-120b, the submission
+checker's ``LLM_LATENCY_LIMITS``. [s]"""
 
 
 def _largest(row: Mapping[str, str], notes: Notes) -> RunLoad:
