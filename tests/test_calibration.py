@@ -80,6 +80,62 @@ def test_a_gpu_without_tables_takes_its_class_marked_assumed_and_wider(name: str
     assert evidence.spreads["scale"] > h100.evidence["gemm.bf16"].spreads["scale"]
 
 
+# -- fewer watts for the peak ----------------------------------------------------------------------------
+
+
+def share(name: str, key: str = "gemm.bf16") -> float:
+    """Share of the peak. [1]"""
+    return float(calibration("measured", gpu(name), "vllm").families[key].compute_fraction)  # type: ignore[union-attr]
+
+
+# Board power and dense BF16 peak of the data sheets, of the part and of the one that stands for its class.
+@pytest.mark.parametrize(
+    ("name", "watts", "tera", "like", "like_watts", "like_tera"),
+    [
+        ("h100-pcie", 350, 756.5, "h100-sxm", 700, 989.4), ("h100-nvl", 400, 835.0, "h100-sxm", 700, 989.4),
+        ("a100-80-pcie", 300, 312.0, "a100-80-sxm", 400, 312.0),
+        ("a100-40-pcie", 250, 312.0, "a100-80-sxm", 400, 312.0),
+        ("l4", 72, 121.0, "l40s", 350, 362.05),
+    ],
+)  # fmt: skip
+def test_fewer_watts_for_the_peak_leave_less_of_it(
+    name: str, watts: float, tera: float, like: str, like_watts: float, like_tera: float
+) -> None:
+    ratio = (watts / tera) / (like_watts / like_tera)
+    assert 0.2 < ratio < 0.8
+    for key in ("gemm.bf16", "gemm.fp8", "moe.bf16", "attention_prefill"):
+        assert share(name, key) / share(like, key) == pytest.approx(ratio**0.6, rel=1e-3), key
+    one, other = (calibration("measured", gpu(n), "vllm") for n in (name, like))
+    assert one.gemm("bf16").memory_fraction == other.gemm("bf16").memory_fraction
+    assert one.gemm("bf16").fixed_s == other.gemm("bf16").fixed_s
+
+
+def test_the_law_of_watts_by_hand_for_h100_pcie() -> None:
+    # 350 W / 756.5 TF over 700 W / 989.4 TF = 0.6539; to the power 0.6: exp(0.6 ln 0.6539) = 0.7750
+    assert share("h100-pcie") / share("h100-sxm") == pytest.approx(0.7750, abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "like"),
+    [
+        ("gh200-96", "h100-sxm"), ("gh200-144", "h100-sxm"), ("h200-nvl", "h100-sxm"), ("h20-96", "h100-sxm"),
+        ("h800-sxm", "h100-sxm"), ("b300-hgx", "b200-hgx"), ("gb200-nvl72", "b200-hgx"), ("gb300-nvl72", "b200-hgx"),
+        ("a100-40-sxm", "a100-80-sxm"), ("rtx4090", "l40s"), ("a10", "l40s"),
+    ],
+)  # fmt: skip
+def test_as_many_watts_leave_the_share_as_it_is(name: str, like: str) -> None:
+    assert share(name) == share(like)
+
+
+def test_measured_parts_keep_their_own_share_and_other_classes_know_no_watts() -> None:
+    tables = read_tables(data_file("calibration/h200-sxm.toml").read_text(), "h200-sxm")[1]
+    assert share("h200-sxm") == tables["vllm"]["gemm.bf16"].values["compute_fraction"]
+    assert share("mi300x") / share("h100-sxm") == pytest.approx(0.65)
+    # RTX PRO 4500: 200 W for 219 TF against L40S's 350 for 362, on top of its class's 1.2
+    assert share("rtxpro4500") / share("l40s") == pytest.approx(1.2 * (200 / 219 / (350 / 362.05)) ** 0.6, rel=1e-3)
+    assert share("rtxpro6000-server") / share("l40s") == pytest.approx(1.2)
+
+
 @pytest.mark.parametrize("name", MEASURED)
 @pytest.mark.parametrize("engine", ["vllm", "trtllm"])
 def test_a_gpu_and_engine_have_fewer_than_thirty_numbers_beside_the_engines_ten(name: str, engine: str) -> None:

@@ -70,6 +70,52 @@ def test_few_tokens_take_the_low_latency_kernels() -> None:
     assert low == pytest.approx(60e-6, rel=0.25)  # DeepEP low-latency dispatch, H100: 58-67 us up to 32 tokens
 
 
+TOKENS = np.array([1.0, 8.0, 64.0, 512.0, 513.0, 2048.0, 8192.0])
+
+
+def exchanges(name: str, gpus: int, hidden: int = 7168, top_k: int = 8, element_bytes: float = 2.0) -> list[np.ndarray]:
+    """What engines choose, and each way by itself: all-to-all, and all tokens gathered in 16 bit. [s]"""
+    chip, cal = case(name)
+    asked = (TOKENS, hidden, top_k, gpus, chip, cal)
+    return [
+        collectives.expert_exchange_s(*asked, element_bytes=element_bytes),
+        collectives.all_to_all_s(*asked, element_bytes=element_bytes),
+        collectives.all_gather_s(TOKENS * gpus * hidden * 2.0, gpus, chip, cal),
+    ]
+
+
+@pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm", "b200-hgx", "gb200-nvl72", "mi300x", "l40s"])
+@pytest.mark.parametrize("gpus", [1, 2, 8, 16, 64])
+@pytest.mark.parametrize("element_bytes", [1.0, 2.0])
+def test_experts_exchange_by_the_faster_of_both_ways(name: str, gpus: int, element_bytes: float) -> None:
+    taken, sparse, gathered = exchanges(name, gpus, element_bytes=element_bytes)
+    assert np.all(taken <= sparse)
+    assert np.all(taken <= gathered)
+    assert np.all((taken == sparse) | (taken == gathered))
+    assert np.all(np.diff(taken) >= 0.0)
+    assert np.all(taken == 0.0) == (gpus == 1)
+
+
+@pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm", "b200-hgx"])
+@pytest.mark.parametrize("gpus", [2, 4, 8])
+def test_tokens_are_gathered_within_a_node(name: str, gpus: int) -> None:
+    """Some microseconds where the all-to-all's kernels take 50 to 60 (DeepEP), and never faster than the links."""
+    taken, sparse, gathered = exchanges(name, gpus)
+    assert taken.tolist() == gathered.tolist()
+    assert taken[0] < 25e-6 < 45e-6 < sparse[0]
+    assert np.all(taken >= TOKENS * (gpus - 1) * 7168 * 2 / case(name)[0].link_bytes_per_s)
+
+
+def test_wide_groups_send_a_token_to_its_experts_alone() -> None:
+    """64 ranks: a token has 64 (1 - (63/64)^8) = 7.6 destinations where gathering sends it to 63."""
+    taken, sparse, gathered = exchanges("gb200-nvl72", 64)
+    assert taken[1:].tolist() == sparse[1:].tolist()
+    assert gathered[0] < sparse[0]  # a single token a GPU is a matter of start-up alone
+    assert np.all(gathered[2:] > 1.5 * taken[2:])
+    wide, _, _ = exchanges("gb200-nvl72", 64, top_k=64)
+    assert np.all(wide >= taken)
+
+
 # -- bridges and PCIe ------------------------------------------------------------------------------------
 
 

@@ -6,11 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sizing.architecture import model_from_config, read_model
+from sizing.calibration import calibration
 from sizing.catalog import gpu, gpus
 from sizing.deployment import Deployment, EngineSettings, NumberFormats, Parallelism
 from sizing.engines import engine, engines
 from sizing.errors import InputError
 from sizing.memory import GIB, budget_notes, budget_rows, memory_budget
+from sizing.prepared import prepare
+from sizing.simulator import replica_model
+from sizing.workload import Workload
 
 LLAMA_70B = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 8192, "intermediate_size": 28672,
@@ -245,6 +249,46 @@ def test_data_parallel_attention_holds_as_many_times_the_requests():
         memory_budget(Deployment(model=MODELS["8b"], gpu=gpu("h100"), parallelism=Parallelism(dp=dp))) for dp in (1, 8)
     )
     assert eight.max_requests(2048) == pytest.approx(8 * one.max_requests(2048))
+
+
+@pytest.mark.parametrize(
+    ("served_by", "schedulers"), [("vllm", 8), ("trtllm", 8), ("sglang", 1)]
+)  # fmt: skip
+def test_limits_of_a_step_are_each_ranks_but_in_sglang(served_by, schedulers):
+    """SGLang divides chunked_prefill_size and max_running_requests among its ranks."""
+    stated = EngineSettings(engine=served_by, max_num_seqs=100, max_num_batched_tokens=4096)
+    one, eight = (
+        memory_budget(
+            Deployment(
+                model=read_model("Qwen/Qwen3-30B-A3B"), gpu=gpu("h200"), parallelism=Parallelism(dp=dp, ep=dp),
+                settings=stated,
+            )
+        )
+        for dp in (1, 8)
+    )  # fmt: skip
+    assert (one.schedulers, one.limits) == (1, (100, 4096))
+    assert (eight.schedulers, eight.limits) == (schedulers, (100 * schedulers, 4096 * schedulers))
+    tensor = budget("8b", tp=8, engine=served_by, max_num_seqs=100, max_num_batched_tokens=4096)
+    assert tensor.limits == (100, 4096)
+
+
+@pytest.mark.parametrize("served_by", ["vllm", "trtllm", "sglang"])
+def test_limits_left_open_are_the_engines_own(served_by):
+    b = budget("8b", engine=served_by)
+    assert b.limits == (b.defaults.max_num_seqs, b.defaults.max_num_batched_tokens)
+
+
+@pytest.mark.parametrize(("served_by", "times"), [("vllm", 4), ("sglang", 1)])
+def test_plans_and_the_simulator_take_the_limits_of_all_ranks(served_by, times):
+    deployment = Deployment(
+        model=read_model("Qwen/Qwen3-30B-A3B"), gpu=gpu("h200"), parallelism=Parallelism(dp=4, ep=4),
+        settings=EngineSettings(engine=served_by, max_num_seqs=10, max_num_batched_tokens=2048),
+    )  # fmt: skip
+    scheduler = replica_model(deployment).scheduler
+    assert (scheduler.max_num_seqs, scheduler.max_num_batched_tokens) == (10 * times, 2048 * times)
+    load = Workload(request_rate_per_s=1.0, input_tokens=500, output_tokens=100)
+    found = prepare(deployment, load, calibration("measured", deployment.gpu, served_by), predicted=False)
+    assert (found.max_num_seqs, found.budget) == (10 * times, 2048 * times)
 
 
 def test_experts_all_take_memory():

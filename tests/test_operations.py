@@ -77,6 +77,37 @@ def test_expert_parallel_spreads_experts_and_data_parallel_attention_sends_token
     assert found["attention.decode"].share == 0.25
 
 
+@pytest.mark.parametrize(
+    ("name", "layers"), [("MiniMaxAI/MiniMax-M2", 62), ("allenai/OLMo-2-1124-7B-Instruct", 32)]
+)  # fmt: skip
+def test_a_norm_over_all_heads_is_summed_over_the_ranks_once_a_layer(name, layers):
+    """Queries and keys are normalised before attention: two sums of squares a token, FP32, over the TP group."""
+    split, whole = (by_name(operations(deployment(name, tp=tp))) for tp in (4, 1))
+    sums = [op for op in split.values() if op.family == "all_reduce" and op.name.startswith("attention")]
+    assert {op.name: (op.count, op.gpus, op.share) for op in sums} == {
+        "attention.norm_all_reduce": (layers, 4, 1.0), "attention.all_reduce": (layers, 4, 1.0),
+    }  # fmt: skip
+    assert split["attention.norm_all_reduce"].token_bytes == 2 * 4
+    assert not {op.family for op in whole.values()} & {"all_reduce"}
+    device = gpu("h100-sxm")
+    took = float(
+        seconds(split["attention.norm_all_reduce"], step(batch=16), device, calibration("measured", device))[0]
+    )
+    assert layers * 2e-6 < took < layers * 30e-6  # a start-up each
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "meta-llama/Llama-3.1-8B-Instruct"])
+def test_a_norm_of_each_head_or_none_needs_no_sum(name):
+    found = by_name(operations(deployment(name, tp=4)))
+    assert "attention.norm_all_reduce" not in found
+    assert sum(op.family == "all_reduce" and op.name.startswith("attention") for op in found.values()) == 1
+
+
+def test_data_parallel_attention_has_its_heads_together():
+    found = by_name(operations(deployment("MiniMaxAI/MiniMax-M2", "h200", tp=1, dp=8, ep=8)))
+    assert not [op for op in found.values() if op.family == "all_reduce" and op.name.startswith("attention")]
+
+
 def test_mla_reads_one_latent_a_token_whatever_the_heads():
     # DeepSeek-V3 report: 512 + 64 elements a token and layer, 61 layers: 70,272 bytes in 16 bits.
     found = operations(deployment("deepseek-ai/DeepSeek-V3", "h200", kv="bf16", tp=8))

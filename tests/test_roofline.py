@@ -254,6 +254,60 @@ def test_distinct_experts_follow_the_closed_form() -> None:
     assert float(roofline.distinct_experts(1e6, 8, 2)) == pytest.approx(8.0)
 
 
+def drawn_experts(tokens: int, experts: int, top_k: int, spread: float, draws: int = 300) -> float:
+    """Distinct experts when a token's are drawn one by one, without repetition, by lognormal popularity. [expert]"""
+    rng = np.random.default_rng(7)
+    seen = 0
+    for _ in range(draws):
+        popular = rng.normal(0.0, spread, experts)
+        score = popular + rng.gumbel(size=(tokens, experts))  # the k largest are k draws without repetition
+        seen += len(np.unique(np.argpartition(-score, top_k - 1, axis=1)[:, :top_k]))
+    return seen / draws
+
+
+@pytest.mark.parametrize(("experts", "top_k"), [(8, 2), (16, 1), (128, 8), (256, 8), (512, 10)])
+def test_a_router_without_preferences_is_an_even_one(experts: int, top_k: int) -> None:
+    tokens = np.geomspace(1, 4096, 13)
+    even = roofline.distinct_experts(tokens, experts, top_k)
+    assert roofline.routed_experts(tokens, experts, top_k, 0.0).tolist() == even.tolist()
+    assert roofline.routed_experts(tokens, experts, top_k, 1e-3) == pytest.approx(even, rel=1e-4)
+
+
+@pytest.mark.parametrize(("experts", "top_k"), [(8, 2), (16, 1), (128, 8), (256, 8), (128, 4), (512, 10)])
+@pytest.mark.parametrize("spread", [0.5, 1.0, 1.5])
+def test_preferred_experts_are_fewer_never_more_and_all_in_the_end(experts: int, top_k: int, spread: float) -> None:
+    tokens = np.geomspace(1, 1e6, 40)
+    found = roofline.routed_experts(tokens, experts, top_k, spread)
+    assert np.all(np.diff(found) > -1e-9)
+    assert np.all(found <= roofline.distinct_experts(tokens, experts, top_k) + 1e-9)
+    assert np.all(found <= experts + 1e-9)
+    assert found[-1] == pytest.approx(experts, rel=2e-3)
+    wider = roofline.routed_experts(tokens, experts, top_k, spread + 0.3)
+    assert np.all(wider <= found + 1e-9)
+    assert float(roofline.routed_experts(0, experts, top_k, spread)) == 0.0
+
+
+few_experts = pytest.mark.xfail(strict=True, reason="popular experts' chance is cut off at 1 and not shared out again")
+
+
+@pytest.mark.parametrize(
+    ("experts", "top_k"), [pytest.param(8, 2, marks=few_experts), (16, 1), (128, 8), (256, 8), (128, 4), (512, 10)]
+)
+def test_one_token_goes_to_its_number_of_experts(experts: int, top_k: int) -> None:
+    found = roofline.routed_experts(np.array([1.0, 2.0, 8.0]), experts, top_k, 1.0)
+    assert found[0] == pytest.approx(top_k, rel=5e-3)
+    assert np.all(found >= top_k * (1 - 5e-3))
+
+
+@pytest.mark.parametrize(
+    ("experts", "top_k"), [pytest.param(8, 2, marks=few_experts), (16, 1), (128, 8), (256, 8), (128, 4)]
+)
+def test_preferred_experts_are_as_many_as_drawn_one_by_one(experts: int, top_k: int) -> None:
+    for tokens in (2, 8, 32, 128):
+        found = float(roofline.routed_experts(tokens, experts, top_k, 1.0))
+        assert found == pytest.approx(drawn_experts(tokens, experts, top_k, 1.0), rel=0.06), tokens
+
+
 def test_expert_parallel_ranks_share_the_expert_bytes() -> None:
     chip, cal = case("h100-sxm", "trtllm")
     alone = roofline.moe_s(64, 7168, 2048, 256, 8, "fp8_block", chip, cal)
