@@ -9,7 +9,7 @@ from sizing.architecture import read_model
 from sizing.calibration import calibration
 from sizing.catalog import gpu
 from sizing.deployment import Deployment, EngineSettings, NumberFormats, Parallelism
-from sizing.engines.timing import engine_timing
+from sizing.engines.timing import engine_timing, engine_timings
 from sizing.replica.run import ClosedLoop, Lengths, Room, predict_run
 from sizing.steptime import nominal_and_draws, step_model, with_engine
 
@@ -77,6 +77,45 @@ def test_table_agrees_with_the_model():
         pairs = new * (new + 1) / 2
         ours = float(s.step_s(batch, batch * context, new, pairs))
         assert table.time_s(batch, batch * context, new, pairs) == pytest.approx(ours, rel=0.06)
+
+
+COMPOSITIONS = ((1, 500, 0), (8, 4000, 0), (64, 3000, 0), (200, 2000, 0), (32, 1000, 2048), (0, 0, 4096))
+
+
+@pytest.mark.parametrize("engine", ["trtllm", "sglang"])
+@pytest.mark.parametrize(("name", "tp"), [("Qwen/Qwen3-8B", 1), ("Qwen/Qwen3-30B-A3B", 4)])
+def test_tables_of_engines_that_work_ahead_agree_with_the_model(engine, name, tp):
+    assert engine_timing(engine).overlaps
+    s = steps(name, engine=engine, tp=tp)
+    table = s.table(max_tokens=8192, max_batch=256, max_context=16_384)
+    assert table.host_step_s == float(np.mean(s.engine.host_step_s)) > 0.0
+    for batch, context, new in COMPOSITIONS:
+        pairs = new * (new + 1) / 2
+        ours = float(s.step_s(batch, batch * context, new, pairs))
+        assert table.time_s(batch, batch * context, new, pairs) == pytest.approx(ours, rel=0.06), (batch, new)
+
+
+def test_a_step_is_kernels_and_host_in_squares_and_a_prefills_own_time_after():
+    s = steps()
+    own = replace(
+        s.engine, scale=1.0, step_s=2e-4, sequence_s=3e-6, host_step_s=1e-3, host_sequence_s=2e-5, prefill_step_s=3e-3,
+        prefill_token_s=1e-7, first_token_s=0.0,
+    )  # fmt: skip
+    s = s.with_calibration(replace(s.calibration, families={**s.calibration.families, "engine": own}))
+    for batch, context, new in COMPOSITIONS:
+        pairs = new * (new + 1) / 2
+        one = s._step(batch, batch * context, new, pairs, None)
+        kernels = float(s.kernels_s(one)) + 2e-4 + 3e-6 * batch + 1e-7 * new
+        host = 1e-3 + 2e-5 * batch
+        expected = (kernels**2 + host**2) ** 0.5 + (3e-3 if new else 0.0)
+        assert float(s.step_s(batch, batch * context, new, pairs)) == pytest.approx(expected, rel=1e-9)
+
+
+def test_engines_that_work_ahead_have_host_time_and_no_other_and_the_rest_the_other_way_round():
+    for timing in engine_timings().values():
+        beside, after = ({"host_step_s", "host_sequence_s"} & set(timing.values), {"step_s"} & set(timing.values))
+        assert bool(beside) == timing.overlaps, timing.name
+        assert not (beside and after), timing.name
 
 
 def test_tensor_parallel_is_faster_but_less_than_its_gpus():

@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from sizing.simulator import compiler
+from sizing.simulator import compiler, fleetloop
 
 
 def test_planning_does_not_load_the_compiler() -> None:
@@ -84,9 +86,30 @@ def test_the_file_follows_the_source_of_the_kernels(monkeypatch: pytest.MonkeyPa
     binding.initialize_native_target()
     machine = binding.Target.from_default_triple().create_target_machine()
     monkeypatch.setenv("SIZING_CACHE_DIR", str(tmp_path))
-    before = compiler._kept_as(binding, machine, "sizing.simulator.fleetloop")
+    before = compiler._kept_as(binding, machine, fleetloop.run.function)
     monkeypatch.setattr(compiler, "KERNELS", compiler.KERNELS[:-1])
-    assert compiler._kept_as(binding, machine, "sizing.simulator.fleetloop") != before
+    assert compiler._kept_as(binding, machine, fleetloop.run.function) != before
+
+
+def test_the_file_follows_the_source_of_its_own_module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Kernels elsewhere, such as those of tests: what was kept of an older text would be called at no address."""
+    monkeypatch.setenv("SIZING_CACHE_DIR", str(tmp_path / "kept"))
+    found = []
+    for value in (3, 4):
+        source = tmp_path / f"with_{value}.py"
+        source.write_text(
+            "from sizing.simulator.compiler import Entry\nfrom sizing.simulator.layout import Ints\n\n\n"
+            f"def put_{value}(s: Ints) -> None:\n    s[0] = {value}\n"
+        )
+        names: dict[str, Any] = {"__name__": "elsewhere"}
+        exec(compile(source.read_text(), str(source), "exec"), names)
+        compiler._entries.pop("elsewhere", None)
+        s = np.zeros(1, np.int64)
+        compiler.entry(names[f"put_{value}"])(s)
+        found.append(int(s[0]))
+    compiler._entries.pop("elsewhere", None)
+    assert found == [3, 4]
+    assert len(list((tmp_path / "kept").iterdir())) == 2
 
 
 def test_every_module_that_kernels_take_code_or_constants_from_is_in_the_files_name() -> None:

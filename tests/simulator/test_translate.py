@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from math import sqrt
 from types import FunctionType
 
 import numpy as np
@@ -206,6 +207,29 @@ def test_floats_are_cut_off_towards_zero() -> None:
     s[0] = len(given)
     whole_of(s, given)
     assert s[1:].tolist() == [math.trunc(x) for x in given]
+
+
+@entry
+def roots(f: Floats, n: int) -> None:
+    """Square roots, of sums and of whole numbers too."""
+    for k in range(n):
+        f[k] = sqrt(f[k])
+    f[n] = sqrt(n)
+    f[n + 1] = sqrt(f[0] * f[0] + 2 * n)
+
+
+def test_square_roots_are_pythons_bit_for_bit() -> None:
+    rng = np.random.default_rng(4)
+    given = np.concatenate([
+        [0.0, 1.0, 2.0, 5e-324, 2.2e-308, 1.7976931348623157e308, 2.0**52 + 1, 1e12, math.inf],
+        np.exp(rng.uniform(-700.0, 700.0, 20_000)), rng.uniform(0.0, 1e16, 20_000), np.zeros(2),
+    ])  # fmt: skip
+    n = len(given) - 2
+    f = given.copy()
+    roots(f, n)
+    assert f[:n].tolist() == [math.sqrt(x) for x in given[:n].tolist()]
+    assert f[n] == math.sqrt(n)
+    assert f[n + 1] == math.sqrt(2 * n)
 
 
 @entry

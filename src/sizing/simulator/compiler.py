@@ -127,7 +127,7 @@ def _features(llvm: Any) -> str:
 
 def _machine_code(llvm: Any, machine: Any, entries: list[Entry]) -> bytes:
     """Object file of entries: kept from an earlier run, or compiled now and kept."""
-    kept = _kept_as(llvm, machine, entries[0].function.__module__)
+    kept = _kept_as(llvm, machine, entries[0].function)
     if kept is not None:
         with suppress(OSError):
             found = kept.read_bytes()
@@ -140,8 +140,8 @@ def _machine_code(llvm: Any, machine: Any, entries: list[Entry]) -> bytes:
     return code
 
 
-def _kept_as(llvm: Any, machine: Any, module: str) -> Path | None:
-    """File of a module's machine code, by all that it depends on."""
+def _kept_as(llvm: Any, machine: Any, function: Callable[..., None]) -> Path | None:
+    """File of the machine code of a function's module, by all that it depends on."""
     folder = cache_folder()
     if folder is None:
         return None
@@ -149,9 +149,9 @@ def _kept_as(llvm: Any, machine: Any, module: str) -> Path | None:
         import_module("llvmlite").__version__, llvm.llvm_version_info, SPEED, machine.triple,
         llvm.get_host_cpu_name(), _features(llvm),
     )).encode())  # fmt: skip
-    for name in KERNELS:
-        digest.update((Path(__file__).parent / f"{name}.py").read_bytes())
-    return folder / f"{module.rpartition('.')[2]}-{digest.hexdigest()[:24]}.o"
+    for source in [*(Path(__file__).parent / f"{name}.py" for name in KERNELS), Path(function.__code__.co_filename)]:
+        digest.update(source.read_bytes())
+    return folder / f"{function.__module__.rpartition('.')[2]}-{digest.hexdigest()[:24]}.o"
 
 
 def _keep(file: Path, content: bytes) -> None:
