@@ -26,9 +26,9 @@ WIDER: Mapping[str, Mapping[str, float]] = {
     "open loop": {"tpot": 2.5, "ttft": 2.0, "rate": 2.0},
     "short of room": {"tpot": 2.0},
 }
-"""How many times wider the residual is for what is less certain: experts, acceptance of drafts, separate pools, a rate or
-a burst of a data set whose lengths are known by their mean, requests that wait for KV room. From the median errors of
-2,400 measured runs with and without each, engine by engine. [1]"""
+"""How many times wider the residual is for what is less certain: experts, acceptance of drafts, separate pools, a rate
+or a burst of a data set whose lengths are known by their mean, requests that wait for KV room. From the median errors
+of 2,400 measured runs with and without each, engine by engine. [1]"""
 OPEN_QUESTION = 0.1
 """What each thing that a description leaves open adds to the residual's width. [1]"""
 
