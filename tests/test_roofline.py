@@ -287,25 +287,18 @@ def test_preferred_experts_are_fewer_never_more_and_all_in_the_end(experts: int,
     assert float(roofline.routed_experts(0, experts, top_k, spread)) == 0.0
 
 
-few_experts = pytest.mark.xfail(strict=True, reason="popular experts' chance is cut off at 1 and not shared out again")
-
-
-@pytest.mark.parametrize(
-    ("experts", "top_k"), [pytest.param(8, 2, marks=few_experts), (16, 1), (128, 8), (256, 8), (128, 4), (512, 10)]
-)
+@pytest.mark.parametrize(("experts", "top_k"), [(8, 2), (16, 1), (128, 8), (256, 8), (128, 4), (512, 10)])
 def test_one_token_goes_to_its_number_of_experts(experts: int, top_k: int) -> None:
     found = roofline.routed_experts(np.array([1.0, 2.0, 8.0]), experts, top_k, 1.0)
     assert found[0] == pytest.approx(top_k, rel=5e-3)
     assert np.all(found >= top_k * (1 - 5e-3))
 
 
-@pytest.mark.parametrize(
-    ("experts", "top_k"), [pytest.param(8, 2, marks=few_experts), (16, 1), (128, 8), (256, 8), (128, 4)]
-)
+@pytest.mark.parametrize(("experts", "top_k"), [(8, 2), (16, 1), (128, 8), (256, 8), (128, 4)])
 def test_preferred_experts_are_as_many_as_drawn_one_by_one(experts: int, top_k: int) -> None:
     for tokens in (2, 8, 32, 128):
         found = float(roofline.routed_experts(tokens, experts, top_k, 1.0))
-        assert found == pytest.approx(drawn_experts(tokens, experts, top_k, 1.0), rel=0.06), tokens
+        assert found == pytest.approx(drawn_experts(tokens, experts, top_k, 1.0), rel=0.03), tokens
 
 
 def test_expert_parallel_ranks_share_the_expert_bytes() -> None:

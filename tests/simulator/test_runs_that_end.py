@@ -96,8 +96,8 @@ def test_users_without_a_next_request_wait_for_the_last(engine: str, users: int,
 def test_the_end_of_a_run_by_hand() -> None:
     # uniform from 0.8 to 1: cv = 0.2 / sqrt(12) / 0.9 = 0.06415; ten each: 1.5 x 0.06415 x sqrt(10) = 0.3043 requests
     assert _busy_share(ClosedLoop(users=16, requests=160), UNEVEN) == pytest.approx(10 / 10.3043, abs=1e-5)
-    # fifty each: bounded by 0.25 + 0.9 x 0.06415 = 0.3077
-    assert _busy_share(ClosedLoop(users=16, requests=800), UNEVEN) == pytest.approx(50 / 50.3077, abs=1e-5)
+    # fifty each: at most the longest, 1 / 0.9, less the mean of what is left, (1 + cv^2) / 2 = 0.50206
+    assert _busy_share(ClosedLoop(users=16, requests=800), UNEVEN) == pytest.approx(50 / 50.60905, abs=1e-5)
     assert _busy_share(ClosedLoop(users=16, requests=160), EQUAL) == 1.0
     assert _busy_share(ClosedLoop(users=16), UNEVEN) == 1.0
     assert _busy_share(ClosedLoop(users=16, requests=3), UNEVEN) == _busy_share(ClosedLoop(users=3, requests=3), UNEVEN)
@@ -114,3 +114,44 @@ def test_longer_runs_are_nearer_to_one_that_goes_on_and_more_varied_ones_further
         for cv in (0.05, 0.3, 1.0)
     ]  # fmt: skip
     assert np.all(np.diff(varied) < 0)
+
+
+def lognormal(count: int, cv: float, seed: int) -> Requests:
+    rng, sigma = np.random.default_rng(seed), np.sqrt(np.log1p(cv**2))
+    drawn = [rng.lognormal(np.log(mean) - sigma**2 / 2.0, sigma, count) for mean in (PROMPT, ANSWER)]
+    prompts, answers = (np.maximum(np.rint(x), 2.0).astype(np.int64) for x in drawn)
+    return Requests(arrival_s=np.zeros(count), input_tokens=prompts, output_tokens=answers)
+
+
+@pytest.mark.parametrize("cv", [0.5, 1.0])
+@pytest.mark.parametrize(("slots", "waves"), [(32, 2), (32, 10), (128, 1), (128, 4)])
+def test_a_burst_of_uneven_requests_ends_with_its_longest_answers(cv: float, slots: int, waves: int) -> None:
+    what, count = served("vllm", slots), slots * waves
+    runs = [replay(lognormal(count, cv, seed), what[1].steps, what[1].scheduler) for seed in range(6)]
+    lengths = Lengths(input_tokens=PROMPT, output_tokens=ANSWER, input_cv=cv, output_cv=cv)
+    load = OpenLoop(request_rate_per_s=float("inf"), requests=count)
+    claimed = predict_run(what[0], Room(kv_requests=1e6, max_num_seqs=slots), load, lengths, what[2])
+    found = np.mean([count / run.latency_s.max() for run in runs])
+    assert claimed.request_rate_per_s.value == pytest.approx(found, rel=0.25)
+
+
+@pytest.mark.parametrize("cv", [0.5, 1.0])
+@pytest.mark.parametrize(("users", "each"), [(4, 10), (32, 10), (128, 25)])
+def test_users_wait_for_the_longest_of_uneven_answers(cv: float, users: int, each: int) -> None:
+    (steps, model, how), count = served("vllm", 256), users * each
+    rates = []
+    for seed in range(6):
+        asked = lognormal(count, cv, seed)
+        run = replay(closed_loop(users, asked.input_tokens, asked.output_tokens), model.steps, model.scheduler)
+        rates.append(count / (run.arrival_s + run.latency_s).max())
+    lengths = Lengths(input_tokens=PROMPT, output_tokens=ANSWER, input_cv=cv, output_cv=cv)
+    claimed = predict_run(steps, Room(kv_requests=1e6), ClosedLoop(users=users, requests=count), lengths, how)
+    assert claimed.request_rate_per_s.value == pytest.approx(np.mean(rates), rel=0.2)
+
+
+def test_the_longest_of_some_answers_is_the_lognormals_quantile() -> None:
+    # cv 1: sigma^2 = ln 2; of 100: z = 2.3263 (normal tables), exp(0.83255 x 2.3263 - 0.34657) = 4.906
+    found = Lengths(input_tokens=1, output_tokens=1, output_cv=1.0)
+    assert found.longest_of(100) == pytest.approx(4.906, rel=2e-3)
+    assert UNEVEN.longest_of(1e6) == pytest.approx(1 / 0.9)
+    assert EQUAL.longest_of(1e6) == 1.0

@@ -12,6 +12,13 @@ TIE = 1e-12
 """Keeps divisions and logarithms away from zero."""
 
 
+def _normal_quantile(tail: float) -> float:
+    """Where a standard normal has so much above; to 5e-4 for tails up to 0.5 (Abramowitz and Stegun 26.2.23)."""
+    t = float(np.sqrt(-2.0 * np.log(min(tail, 0.5))))
+    above = 2.515517 + 0.802853 * t + 0.010328 * t**2
+    return t - above / (1.0 + 1.432788 * t + 0.189269 * t**2 + 0.001308 * t**3)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
     """Lengths of requests.
@@ -22,12 +29,15 @@ class Lengths:
         Means. [token]
     input_cv, output_cv
         Coefficient of variation; 0 for fixed lengths. [1]
+    output_most
+        Longest answer over the mean where it has a bound; None: lognormal. [1]
     """
 
     input_tokens: float
     output_tokens: float
     input_cv: float = 0.0
     output_cv: float = 0.0
+    output_most: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("input_tokens", "output_tokens"):
@@ -49,7 +59,19 @@ class Lengths:
         mean = (1.0 + low) / 2.0
         cv = (1.0 - low) / 12.0**0.5 / mean
         return cls(input_tokens=max(input_tokens * mean, 1.0), output_tokens=max(output_tokens * mean, 1.0),
-                   input_cv=cv, output_cv=cv)  # fmt: skip
+                   input_cv=cv, output_cv=cv, output_most=1.0 / mean)  # fmt: skip
+
+    def longest_of(self, answers: float) -> float:
+        """The longest of so many answers over the mean: the lognormal's ``1 - 1/n`` quantile, within the bound. [1]
+
+        Parameters
+        ----------
+        answers
+            How many. [request]
+        """
+        sigma = float(np.sqrt(np.log1p(self.output_cv**2)))
+        longest = float(np.exp(sigma * _normal_quantile(1.0 / max(answers, 2.0)) - sigma**2 / 2.0))
+        return longest if self.output_most is None else min(longest, self.output_most)
 
     @property
     def fixed(self) -> bool:

@@ -1,5 +1,7 @@
 """Fused experts of a mixture-of-experts layer."""
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -32,27 +34,41 @@ def distinct_experts(tokens: ArrayLike, experts: ArrayLike, top_k: ArrayLike) ->
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 
 
-def routed_experts(tokens: ArrayLike, experts: ArrayLike, top_k: ArrayLike, spread: float) -> NDArray[np.float64]:
-    """Expected experts touched when a router prefers some: the mean over popularities of :func:`distinct_experts`.
+@lru_cache(maxsize=256)
+def _chances(share: float, spread: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weights of popularities, and ``c f`` of each: one token passes an expert by with chance ``exp(-c f)``. [1]
 
-    An expert's share is ``k/E`` times a lognormal factor of mean 1, so that one token still goes to k experts and
-    many tokens to all, but some tens of tokens touch fewer than under even routing.
+    A token's k experts are drawn one after the other by popularity (successive sampling, Rosen 1972: chance to be drawn
+    ``1 - exp(-c f)``); c makes the mean chance ``k/E``. Newton's method.
+    """
+    weights = _WEIGHTS / _WEIGHTS.sum()
+    factors = np.exp(spread * _NODES - spread**2 / 2.0)
+    c = share
+    for _ in range(30):
+        passed = np.exp(-c * factors)
+        c -= float((weights @ (1.0 - passed) - share) / (weights @ (factors * passed)))
+    return weights, c * factors
+
+
+def routed_experts(tokens: ArrayLike, experts: float, top_k: float, spread: float) -> NDArray[np.float64]:
+    """Expected experts touched when a router prefers some; one token still goes to k experts, and many to all.
+
+    Experts' popularity is lognormal with mean 1: some tens of tokens touch fewer than under even routing.
 
     Parameters
     ----------
-    tokens, experts, top_k
-        As for :func:`distinct_experts`; scalars or arrays.
+    tokens
+        Tokens; scalar or array [token].
+    experts, top_k
+        Routed experts of the layer, and how many a token goes to [expert].
     spread
         Log-sigma of the experts' popularity [1].
     """
-    if spread == 0.0:
+    if spread == 0.0 or top_k >= experts:
         return distinct_experts(tokens, experts, top_k)
-    weights = _WEIGHTS / _WEIGHTS.sum()
-    factors = np.exp(spread * _NODES - spread**2 / 2.0)
-    parts = [
-        w * distinct_experts(tokens, experts, np.asarray(top_k) * f) for w, f in zip(weights, factors, strict=True)
-    ]
-    return np.asarray(np.sum(parts, axis=0))
+    weights, rates = _chances(float(top_k) / float(experts), spread)
+    drawn = -np.expm1(-np.multiply.outer(np.asarray(tokens, dtype=float), rates))
+    return np.asarray(experts * (drawn @ weights))
 
 
 def moe_s(

@@ -223,7 +223,7 @@ def _load(row: Mapping[str, str], notes: Notes) -> RunLoad:
 TARGETS = {
     "mlperf-openorca": ((2.0, 0.2), (0.45, 0.04)), "mlperf-openorca+gsm8k": ((2.0, 0.2), None),
     "mlperf-longdata": ((6.0, 0.175), (4.5, 0.08)), "mlperf-cnn_dailymail": ((2.0, 0.1), (0.5, 0.03)),
-    "mlperf-reasoning": ((2.0, 0.08), (1.5, 0.015)), "mlperf-gptoss": ((3.0, 0.08), (2.0, 0.02)),
+    "mlperf-reasoning": ((2.0, 0.08), (1.5, 0.015)), "mlperf-gptoss": ((3.0, 0.08), (2.0, 0.015)),
 }  # fmt: skip
 """99th percentiles of TTFT and TPOT that MLPerf Inference 4.1 to 6.0 allow in the server and in the interactive
 scenario of a benchmark; source: mlcommons/inference, ``loadgen/mlperf.conf`` and, for gpt-oss-120b, the submission

@@ -98,6 +98,7 @@ def layout_of(
     tp, dp = _attention(tp, dp, pp, gpus, said)
     if ep == 1 and said.experts_spread and model.is_moe:
         ep = tp * dp
+        notes.texts.append(f"experts spread over all {ep} GPUs: the row says that they are, not over how many")
     layout = Parallelism(tp=tp, pp=min(pp, 64), dp=dp, ep=min(ep, tp * dp))
     replicas = max((gpus or layout.gpus) / layout.gpus, 1.0)
     return layout, replicas

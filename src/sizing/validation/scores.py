@@ -143,6 +143,20 @@ def _known(found: Sequence[Score]) -> dict[str, list[Score]]:
     return {**parts, "quality A and B, closed loop, dense models": loops}
 
 
+LEAST_PAIR = 12
+"""Runs of an engine on a GPU from which their errors are shown apart. [1]"""
+
+
+def _pairs(found: Sequence[Score]) -> dict[str, list[Score]]:
+    """Runs of quality A and B by engine and GPU, where there are enough."""
+    parts: dict[str, list[Score]] = {}
+    for score in found:
+        if score.labels.get("quality") in ("A", "B"):
+            name = f"{score.labels.get('engine') or 'not stated'} on {score.labels.get('gpu')}"
+            parts.setdefault(f"quality A and B, {name}", []).append(score)
+    return {name: part for name, part in sorted(parts.items()) if len(part) >= LEAST_PAIR}
+
+
 def table(
     found: Sequence[Score], by: Sequence[str] = ("engine", "gpu", "model_family", "quality")
 ) -> list[dict[str, object]]:
@@ -174,6 +188,7 @@ def table(
             for name in names:
                 part = [s for s in plain if (s.labels.get(column) or "not stated") == name]
                 rows.append(summary(f"{column}: {name}", metric, part))
+        rows += [summary(name, metric, part) for name, part in _pairs(plain).items()]
     return rows
 
 

@@ -167,7 +167,7 @@ def budget_of(deployment: Deployment) -> MemoryBudget:
     return _budgets[key]
 
 
-def predict_case(case: Case, name: str = "measured", draws: int = DRAWS) -> Run:
+def predict_case(case: Case, name: str = "measured", draws: int = DRAWS, spread: dict[str, float] | None = None) -> Run:
     """The run that a case describes, on one of its replicas.
 
     Parameters
@@ -178,11 +178,15 @@ def predict_case(case: Case, name: str = "measured", draws: int = DRAWS) -> Run:
         Calibration.
     draws
         Joint draws behind the error bars. [1]
+    spread
+        Log-sigma of the residual by metric; None for the engine's own, see :func:`spreads_of`. [1]
     """
-    return predict_with(case, lambda deployment: steps_of(deployment, case.timing, name, draws))
+    return predict_with(case, lambda deployment: steps_of(deployment, case.timing, name, draws), spread)
 
 
-def predict_with(case: Case, steps_for: Callable[[Deployment], StepModel]) -> Run:
+def predict_with(
+    case: Case, steps_for: Callable[[Deployment], StepModel], spread: dict[str, float] | None = None
+) -> Run:
     """The run that a case describes, with step models from elsewhere.
 
     Parameters
@@ -191,6 +195,8 @@ def predict_with(case: Case, steps_for: Callable[[Deployment], StepModel]) -> Ru
         The question.
     steps_for
         Gives the step model of a deployment.
+    spread
+        As for :func:`predict_case`.
     """
     deployment = case.deployment
     settings = deployment.settings
@@ -200,7 +206,7 @@ def predict_with(case: Case, steps_for: Callable[[Deployment], StepModel]) -> Ru
     budget = float(settings.max_num_batched_tokens or max(defaults.max_num_batched_tokens, 8192))
     memory = budget_of(deployment)
     scheduling = case.timing.scheduling(budget, case.drafts, schedulers=memory.schedulers)
-    spread = spreads_of(case)
+    spread = spreads_of(case) if spread is None else spread
     if case.pools:
         prefill = steps_for(replace(deployment, parallelism=case.pools.prefill))
         workers = (case.pools.prefill_workers, case.pools.decode_workers)
