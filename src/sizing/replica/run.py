@@ -145,8 +145,8 @@ def _busy_share(load: ClosedLoop, lengths: Lengths) -> float:
     """Throughput of a run that ends over that of one that goes on: users who have no next request wait for the last.
 
     Users drift apart by ``cv sqrt(k)`` of a request in k requests each; the end costs some 1.5 times that, at most the
-    longest answer that is still on its way less the mean of what is left, ``(1 + cv^2) / 2``. Measured: 0.27 requests of
-    ten with lengths uniform in [0.8, 1], 1.2 of 25 with ShareGPT's, none with equal lengths.
+    longest answer that is still on its way less the mean of what is left, ``(1 + cv^2) / 2``. Measured: 0.27 requests
+    of ten with lengths uniform in [0.8, 1], 1.2 of 25 with ShareGPT's, none with equal lengths.
     """
     if not load.requests:
         return 1.0
