@@ -80,7 +80,7 @@ def fit_bench(
         Factor on the spread of every prior [1].
     """
     kept = usable(points)
-    chosen = _chosen(constants)
+    chosen = _chosen(constants, calibration)
     problem = Problem(kept, predictor, calibration, chosen, prior_width)
     if constants is None:
         chosen = problem.told()
@@ -102,10 +102,13 @@ Floats = NDArray[np.float64]
 _ENGINE_FIELDS = frozenset(item.name for item in fields(EngineTime))
 
 
-def _chosen(names: Sequence[str] | None) -> tuple[Constant, ...]:
+def _chosen(names: Sequence[str] | None, calibration: Calibration) -> tuple[Constant, ...]:
+    """The constants asked for, or all: host work where the engine has it, beside the kernels or added to them."""
     known = {constant.name: constant for constant in CONSTANTS}
     if names is None:
-        return tuple(constant for constant in CONSTANTS if constant.name in _ENGINE_FIELDS)
+        beside = float(np.max(calibration.engine_time.host_step_s)) > 0.0
+        unused = ("step_s", "sequence_s") if beside else ("host_step_s", "host_sequence_s")
+        return tuple(c for c in CONSTANTS if c.name in _ENGINE_FIELDS and c.name not in unused)
     unknown = [name for name in names if name not in known]
     if unknown:
         raise InputError(f"constants: no {unknown[0]!r}; allowed are {', '.join(known)}")
@@ -173,7 +176,7 @@ def explain(
     progress
         Wrapper of the list of constants, for a progress bar.
     """
-    constants = Problem(usable(points), predictor, calibration, _chosen(None), 1.0).told()
+    constants = Problem(usable(points), predictor, calibration, _chosen(None, calibration), 1.0).told()
     found = []
     for constant in progress(constants) if progress else constants:
         fit = fit_bench(points, predictor, calibration, constants=[constant.name], prior_width=3.0)

@@ -53,6 +53,8 @@ class Constant:
 CONSTANTS: tuple[Constant, ...] = (
     Constant(name="step_s", kind="time", prior=3e-3, words="engine time per step"),
     Constant(name="sequence_s", kind="time", prior=1e-4, words="engine time per sequence and step"),
+    Constant(name="host_step_s", kind="time", prior=3e-3, words="host work beside the kernels, per step"),
+    Constant(name="host_sequence_s", kind="time", prior=1e-4, words="host work beside the kernels, per sequence"),
     Constant(name="prefill_step_s", kind="time", prior=1.2e-2, words="engine time per prefill step"),
     Constant(name="first_token_s", kind="time", prior=8e-2, words="time per request outside the steps"),
     Constant(name="first_token_steps", kind="time", prior=12.0, words="decode steps until a ready first token is sent"),
