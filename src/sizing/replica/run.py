@@ -241,24 +241,24 @@ def _burst(steps: StepModel, room: Room, requests: float | None, lengths: Length
     wave = _first_wave_s(found, active, lengths, scheduling, steps.engine)
     first = min(active / count, 1.0)
     alone = _first_tpot_s(steps, found, active, lengths, scheduling)
-    found["tpot_s"] = first * np.maximum(alone, found["tpot_s"]) + (1.0 - first) * found["tpot_s"]
     residence = found["start_s"] + (lengths.output_tokens - 1.0) * found["tpot_s"]
+    first_s = np.maximum(wave + (lengths.output_tokens - 1.0) * alone, residence)
+    found["tpot_s"] = first * np.maximum(alone, found["tpot_s"]) + (1.0 - first) * found["tpot_s"]
     waiting = max(count - active, 0.0)
     fresh = residence * max(1.0 - lengths.output_cv**2, 0.0) / 2.0 if waiting else 0.0
     queue = waiting / found["rate_per_s"] / 2.0 + fresh
     found["ttft_s"] = first * wave + (1.0 - first) * (found["start_s"] + queue)
     if count < 1e8:
         last_s = np.ravel(decode_tokens_s(steps, np.array([max(active / 16.0, 1.0)]), lengths, scheduling))
-        answering = _answering_s(curve, residence, count, active, lengths, last_s)
-        found["rate_per_s"] = count / (answering + np.maximum(wave - found["start_s"], 0.0))
+        found["rate_per_s"] = count / (first_s + _later_s(curve, residence, count, active, lengths, last_s))
     limited = "load" if count <= active else _limit(room)
     return found, {"waiting": max(count - active, 0.0) if requests else 0.0, "limited_by": limited,
                    "kv_short": limited == "kv_room"}  # fmt: skip
 
 
-def _answering_s(curve: Curve, residence_s: Values, count: float, active: float, lengths: Lengths, last_s: Values
-                 ) -> Values:  # fmt: skip
-    """Time of all waves of a burst. [s]
+def _later_s(curve: Curve, residence_s: Values, count: float, active: float, lengths: Lengths, last_s: Values
+             ) -> Values:  # fmt: skip
+    """Time of a burst's waves after the first. [s]
 
     Equal requests go in whole waves, of which the last is smaller and faster; others drift apart, and at the end the
     longest answers go on in small batches (``last_s`` a token; 0.8 of it in simulations).
@@ -266,14 +266,14 @@ def _answering_s(curve: Curve, residence_s: Values, count: float, active: float,
     waves = max(count / active, 1.0)
     if not lengths.fixed:
         longest = max(lengths.longest_of(count) - 1.0, 0.0)
-        return np.asarray(waves * residence_s + 0.8 * longest * lengths.output_tokens * last_s)
+        return np.asarray((waves - 1.0) * residence_s + 0.8 * longest * lengths.output_tokens * last_s)
     full = np.floor(waves + 1e-9)
     rest = count - full * active
     if rest < 0.5:
-        return np.asarray(full * residence_s)
+        return np.asarray((full - 1.0) * residence_s)
     last = curve_at(curve, curve.active, rest)
     last_s = last["start_s"] + (lengths.output_tokens - 1.0) * last["tpot_s"]
-    return np.asarray(full * residence_s + np.minimum(last_s, residence_s))
+    return np.asarray((full - 1.0) * residence_s + np.minimum(last_s, residence_s))
 
 
 def _first_tpot_s(steps: StepModel, found: dict[str, Values], active: float, lengths: Lengths, scheduling: Scheduling
