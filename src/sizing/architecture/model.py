@@ -250,6 +250,14 @@ class Model:
         """Mean bytes a weight of the checkpoint as stored. [B]"""
         return self.checkpoint_bytes / max(self.checkpoint_parameters, 1)
 
+    def without_windows(self) -> "Model":
+        """The model as an engine runs it that looks back at everything: every window taken for the whole context."""
+        layers = tuple(
+            replace(layer, mixer=replace(layer.mixer, window=None)) if layer.mixer.kind == "sliding" else layer
+            for layer in self.layers
+        )
+        return replace(self, layers=layers)
+
     # -- the cache --------------------------------------------------------------------------------------
 
     def kv_bytes_per_token(self, kv: KvFormat | str | None = None, tp: int = 1, pp: int = 1) -> float:

@@ -83,6 +83,9 @@ class EngineTiming:
     overlaps
         Whether the host prepares the next step while the GPU computes, so that its work shows only where it is
         as long as the kernels'.
+    windows
+        Whether attention looks back no further than a model's window; built engines of TensorRT-LLM do only with
+        ``max_attention_window_size``.
     idle_slots, token_budget
         See :class:`Scheduling`; a budget that differs from the engine's default. [sequence], [token]
     of, since, until
@@ -101,6 +104,7 @@ class EngineTiming:
     reserves_output: bool = False
     lockstep: bool = False
     overlaps: bool = False
+    windows: bool = True
     idle_slots: float = 0.0
     token_budget: float | None = None
     of: str = ""
@@ -182,6 +186,7 @@ def _made(name: str, table: dict[str, Any]) -> EngineTiming:
         mixed=table["mixed"], chunked=table["chunked"], reserves_output=table["reserves_output"],
         lockstep=table["lockstep"],
         overlaps=bool(table.get("overlaps", False)),
+        windows=bool(table.get("windows", True)),
         idle_slots=float(table.get("idle_slots", 0.0)),
         token_budget=table.get("token_budget"),
         basis=table["basis"],
