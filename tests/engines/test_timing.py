@@ -59,3 +59,7 @@ def test_an_engine_that_is_not_known_says_so():
     found = engine_timing("some server")
     assert (found.name, found.known) == ("generic", False)
     assert engine_timing("vllm").known
+
+
+def test_only_built_engines_of_tensorrt_llm_look_past_a_models_windows():
+    assert [timing.name for timing in engine_timings().values() if not timing.windows] == ["trtllm-session"]

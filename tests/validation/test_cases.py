@@ -160,3 +160,16 @@ def test_every_copy_seeks_its_own_largest_rate():
     assert shared_load(load, 4.0) == load
     eight, four = (predict_row({**SOUGHT, "tp": "4", "num_gpus": n}, draws=0) for n in ("8", "4"))
     assert eight.values["output_tok_s"].value == pytest.approx(2 * four.values["output_tok_s"].value, rel=1e-9)
+
+
+# -- windows ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("version", "tokens"), [("0.14.0", 10_000), ("1.1.0", 4_096)])
+def test_built_engines_look_back_past_a_window(version, tokens):
+    """Mistral 7B v0.1 (config.json): 32 layers of 8 KV heads of 128, window 4,096; K and V of 2 bytes an element."""
+    change = {"engine": "TensorRT-LLM", "engine_version": version, "model": "mistralai/Mistral-7B-v0.1",
+              "weight_precision": "fp16", "tp": "1", "num_gpus": "1"}  # fmt: skip
+    model = read_case({**ROW, **change}).deployment.model
+    assert model.kv_bytes(10_000) == tokens * 2 * 32 * 8 * 128 * 2
+    assert model.parameters == 7_241_732_096  # a window has no weights
