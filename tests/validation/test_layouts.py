@@ -90,6 +90,19 @@ def test_ranks_of_experts_without_tensor_parallelism_stated_are_the_gpus(row, fo
 
 
 @pytest.mark.parametrize(
+    ("row", "found", "replicas"),
+    [
+        ({"tp": "1", "ep": "4", "dp": "1", "num_gpus": "4"}, Parallelism(dp=4, ep=4), 1.0),
+        ({"tp": "2", "ep": "8", "num_gpus": "16"}, Parallelism(tp=2, dp=4, ep=8), 2.0),
+        ({"tp": "8", "ep": "8", "num_gpus": "8"}, Parallelism(tp=8, ep=8), 1.0),
+        ({"tp": "1", "ep": "8", "num_gpus": "4"}, Parallelism(), 4.0),  # more ranks than GPUs: taken as stated wrongly
+    ],
+)
+def test_experts_on_more_gpus_than_a_tensor_make_attention_data_parallel(row, found, replicas):
+    assert layout(row, GROUPED)[:2] == (found, replicas)
+
+
+@pytest.mark.parametrize(
     ("row", "name", "found", "replicas"),
     [
         # dp ranks of attention are the tp ranks seen again: eight GPUs, not 64

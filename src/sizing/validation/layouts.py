@@ -96,6 +96,9 @@ def layout_of(
         notes.texts.append(f"attention data-parallel over {dp} GPUs, which the source's formula counts {dp} times")
         tp, ep, gpus = 1, dp, dp
     tp, dp = _attention(tp, dp, pp, gpus, said)
+    if model.is_moe and dp == 1 and tp < ep <= (gpus or 1) and ep % tp == 0:
+        dp = ep // tp
+        notes.texts.append(f"attention data-parallel over {dp} ranks: experts lie on {ep} GPUs, a tensor on {tp}")
     if ep == 1 and said.experts_spread and model.is_moe:
         ep = tp * dp
         notes.texts.append(f"experts spread over all {ep} GPUs: the row says that they are, not over how many")
