@@ -28,6 +28,11 @@ class Parallelism:
         Ranks that experts are spread over; at most ``tp * dp``. [rank]
     cp
         Decode context parallel: ranks, inside TP, that share one copy of the KV cache. [rank]
+
+    Raises
+    ------
+    InputError
+        For what is no whole number in its range, and for experts on more ranks than there are.
     """
 
     tp: int = 1
@@ -39,6 +44,11 @@ class Parallelism:
     def __post_init__(self) -> None:
         for name, most in (("tp", 64), ("pp", 64), ("dp", 512), ("ep", 512), ("cp", 64)):
             _whole(name, getattr(self, name), most)
+        if self.ep > self.tp * self.dp:
+            raise InputError(
+                f"ep: {self.ep} ranks of experts are more than tp x dp = {self.tp * self.dp}; "
+                f"give at most {self.tp * self.dp}, or tp {self.ep}"
+            )
 
     @property
     def gpus(self) -> int:

@@ -37,6 +37,7 @@ class PlanFile(BaseModel):
     kv: Annotated[str | None, _key("KV cache format")] = None
     tp: Annotated[Quantity | None, _key("tensor parallel GPUs")] = None
     pp: Annotated[Quantity | None, _key("pipeline stages")] = None
+    dp: Annotated[Quantity | None, _key("data-parallel ranks of attention in a replica")] = None
     ep: Annotated[Quantity | None, _key("expert parallel ranks")] = None
     price: Annotated[Quantity | dict[str, Quantity] | list[str] | None, _key("USD per GPU and hour")] = None
     calibration: Annotated[str | None, _key("name or file of efficiency constants")] = None

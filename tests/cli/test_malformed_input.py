@@ -32,6 +32,7 @@ OPTIONS = {
     "--memory-utilization": (*NONSENSE, "0", "1.01"),
     "--spares": (*NONSENSE, "1.5", "2000000000"),
     "--tp": (*NONSENSE, "0", "1.5", "3000"),
+    "--dp": (*NONSENSE, "0", "1.5", "3000"),
     "--percentile": (*NONSENSE, "0", "100"),
     "--price": (*NONSENSE, "h100=", "h100=abc"),
 }
@@ -84,6 +85,8 @@ def test_a_bad_quantity_names_option_and_value(
         (("--rps",), 2, "--rps"),
         (("gpsu",), 2, "gpus"),
         (("--price", "3", "--price", "4"), 2, "--price"),
+        (("--ep", "4"), 2, "tp 4"),  # experts on GPUs that no replica has
+        (("--tp", "2", "--dp", "2", "--ep", "8"), 2, "tp x dp = 4"),
         (("schema", "plane"), 2, "plan"),
         (("--out", "no/such/folder/plan.json", "--format", "json"), 2, "no/such/folder"),
         (("--out", ".", "--format", "json"), 2, "folder"),

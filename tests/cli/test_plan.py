@@ -128,3 +128,27 @@ def test_a_group_called_bare_shows_its_verbs(capsys: pytest.CaptureFixture[str])
     assert (code, out) == (2, "")
     assert "memory" in error
     assert error.count("\n") > 5
+
+
+def test_attention_may_be_data_parallel(capsys: pytest.CaptureFixture[str]) -> None:
+    """Latent attention: a copy of the cache on each tensor-parallel GPU, a part on each rank."""
+    question = (
+        "--model",
+        "deepseek-ai/DeepSeek-R1",
+        "--gpu",
+        "h200",
+        "--rps",
+        "20",
+        "--slo-tpot",
+        "50ms",
+        "--format",
+        "json",
+    )
+    layouts = {"TP8": ("--tp", "8"), "DP8 EP8": ("--dp", "8", "--ep", "8")}
+    found = {}
+    for layout, words in layouts.items():
+        code, out, _ = outcome(capsys, *question, *words)
+        (only,) = json.loads(out)["candidates"]
+        assert (code, only["layout"], only["gpus_per_replica"]) == (0, layout, 8)
+        found[layout] = only["requests_per_s_per_replica"]
+    assert found["DP8 EP8"] > found["TP8"]

@@ -96,7 +96,7 @@ def _deployment(asked: Asked, engine: dict[str, str | None], chunked_prefill: bo
         asked.notes.append(f"simulated on {names[0]}, the first of {', '.join(names)}")
     chip, note = resolve_gpu(names[0])
     asked.notes += [note] if note else []
-    ways = {n: getattr(options, n) for n in ("tp", "pp", "ep") if getattr(options, n) is not None}
+    ways = {n: getattr(options, n) for n in ("tp", "pp", "dp", "ep") if getattr(options, n) is not None}
     share = options.memory_utilization
     limits: dict[str, Any] = {
         name: None if text is None else units.whole(text, f"--{name.replace('_', '-')}", 1)

@@ -37,6 +37,7 @@ class PlanOptions:
     kv: str | None = None
     tp: str | None = None
     pp: str | None = None
+    dp: str | None = None
     ep: str | None = None
     price: list[str] | None = None
     calibration: str | None = None

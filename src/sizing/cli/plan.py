@@ -47,7 +47,8 @@ def command(
     kv: Annotated[Text, _option("KV cache format: auto, bf16, fp8.")] = None,
     tp: Annotated[Text, _option("Tensor parallel GPUs; 1 to 8 are tried if left out.")] = None,
     pp: Annotated[Text, _option("Pipeline stages.")] = None,
-    ep: Annotated[Text, _option("Expert parallel ranks.")] = None,
+    dp: Annotated[Text, _option("Data-parallel ranks of attention inside a replica; experts are shared.")] = None,
+    ep: Annotated[Text, _option("Expert parallel ranks, at most --tp times --dp.")] = None,
     price: Annotated[list[str] | None, _option("USD per GPU and hour, or GPU=USD; repeat for several.")] = None,
     calibration: Annotated[Text, _option("Efficiency constants: a name, or a file made by `calibrate`.")] = None,
     method: Annotated[Text, _option("additive or time-share.")] = None,
@@ -83,7 +84,7 @@ def command(
         model=model, gpu=gpu, rps=rps, input=input, output=output, trace=trace, shape=shape, cv=cv, slo_tpot=slo_tpot,
         slo_ttft=slo_ttft, percentile=percentile, ttft_percentile=ttft_percentile, tpot_percentile=tpot_percentile,
         spares=spares, utilization=utilization, memory_utilization=memory_utilization,
-        weights=weights, kv=kv, tp=tp, pp=pp, ep=ep, price=price, calibration=calibration, method=method,
+        weights=weights, kv=kv, tp=tp, pp=pp, dp=dp, ep=ep, price=price, calibration=calibration, method=method,
         engine=engine, catalog=catalog,
     )  # fmt: skip
     raise typer.Exit(_run(options.with_file(config) if config else options, format, out, explain, quiet, verify))
@@ -174,7 +175,7 @@ def _layout(options: PlanOptions) -> Any:
     """Parallelism when any of it was given; None lets the planner choose."""
     from sizing.deployment import Parallelism
 
-    given = {n: getattr(options, n) for n in ("tp", "pp", "ep") if getattr(options, n) is not None}
+    given = {n: getattr(options, n) for n in ("tp", "pp", "dp", "ep") if getattr(options, n) is not None}
     if not given:
         return None
     return Parallelism(**{n: units.whole(v, f"--{n}", 1, 512) for n, v in given.items()})
