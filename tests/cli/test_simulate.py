@@ -56,6 +56,14 @@ def test_the_document_holds_question_assumptions_workload_and_answer(capsys):
     assert any("warm-up" in note for note in d["notes"])
 
 
+def test_ranks_of_attention_each_have_the_engines_limits(capsys):
+    """vLLM runs 256 sequences and 2,048 tokens a rank where they are so set; the replica's are four times that."""
+    words = (*SHORT, "--model", "Qwen/Qwen3-30B-A3B", "--max-num-seqs", "256", "--max-num-batched-tokens", "2048")
+    q = document(capsys, *words, "--dp", "4", "--ep", "4")["question"]
+    assert q["gpus_per_replica"] == 4
+    assert (q["scheduler"]["max_num_seqs"], q["scheduler"]["max_num_batched_tokens"]) == (1024, 8192)
+
+
 def test_replicas_share_the_requests(capsys):
     d = document(capsys, *SHORT[:5], "--replicas", "3", "--rps", "6")
     assert sum(r["requests"] for r in d["replicas"]) == 300

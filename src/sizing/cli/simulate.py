@@ -59,7 +59,10 @@ def command(
     event: Annotated[
         list[str] | None, _option("fail, start or drain a replica: 300s,fail,0; repeat for several.")
     ] = None,
-    tp: Annotated[Text, _option("GPUs of a tensor-parallel replica.")] = None,
+    tp: Annotated[Text, _option("Tensor parallel GPUs of a replica.")] = None,
+    pp: Annotated[Text, _option("Pipeline stages.")] = None,
+    dp: Annotated[Text, _option("Data-parallel ranks of attention inside a replica; experts are shared.")] = None,
+    ep: Annotated[Text, _option("Expert parallel ranks, at most --tp times --dp.")] = None,
     weights: Annotated[Text, _option("Weight format; the checkpoint's own if left out.")] = None,
     kv: Annotated[Text, _option("Format of the KV cache.")] = None,
     engine: Annotated[Text, _option("vllm, sglang, trtllm.")] = None,
@@ -103,7 +106,8 @@ def command(
     options = PlanOptions(
         model=model, gpu=[gpu] if gpu else None, rps=rps, input=input, output=output, trace=trace, shape=shape, cv=cv,
         slo_ttft=slo_ttft, slo_tpot=slo_tpot, percentile=percentile, ttft_percentile=ttft_percentile,
-        tpot_percentile=tpot_percentile, weights=weights, kv=kv, tp=tp, calibration=calibration, engine=engine,
+        tpot_percentile=tpot_percentile, weights=weights, kv=kv, tp=tp, pp=pp, dp=dp, ep=ep, calibration=calibration,
+        engine=engine,
     )  # fmt: skip
     settings = {"max_num_seqs": max_num_seqs, "max_num_batched_tokens": max_num_batched_tokens,
                 "max_model_len": max_model_len}  # fmt: skip
