@@ -84,3 +84,23 @@ def nearest(name: str, names: Iterable[str], n: int = 3) -> str:
     """Return ``"; nearest: a, b, c"`` or an empty text when nothing is near."""
     near = near_names(name, names, n)
     return f"; nearest: {', '.join(near)}" if near else ""
+
+
+def check_choice(what: str, given: str, allowed: Iterable[str]) -> None:
+    """Refuse a name that is not among those allowed, and say which is near.
+
+    Parameters
+    ----------
+    what
+        Option or field, as its user writes it.
+    given, allowed
+        The name, and the names.
+
+    Raises
+    ------
+    InputError
+        If it isn't one of them.
+    """
+    names = tuple(allowed)
+    if given not in names:
+        raise InputError(f"{what}: {given!r} is not allowed; choose {', '.join(names)}{nearest(given, names)}")

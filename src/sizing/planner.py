@@ -20,7 +20,7 @@ from sizing.checked import Progress, counted
 from sizing.cost import price_fleet
 from sizing.deployment import Deployment, EngineSettings, NumberFormats, Parallelism
 from sizing.engines.timing import engine_timing
-from sizing.errors import InputError, nearest
+from sizing.errors import InputError, check_choice
 from sizing.fleet import Targets, size_fleet, size_spares
 from sizing.fleet.size import replicas_between, replicas_for
 from sizing.laws import Claim, broken_laws
@@ -449,8 +449,7 @@ def _method(given: str | None, name: str, constants: object, slo: Slo, listed: l
         chosen = "additive" if ideal and slo.on_means else "predicted"
         listed.append(default(f"method_{chosen}"))
         return chosen
-    if given not in METHODS:
-        raise InputError(f"method: {given!r} is not allowed; choose {', '.join(METHODS)}{nearest(given, METHODS)}")
+    check_choice("method", given, METHODS)
     if given != "predicted" and not slo.on_means:
         raise InputError(f"method: {given!r} knows only means; choose predicted, or leave --percentile out")
     return given

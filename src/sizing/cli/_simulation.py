@@ -96,7 +96,6 @@ def _deployment(asked: Asked, engine: dict[str, str | None], chunked_prefill: bo
         asked.notes.append(f"simulated on {names[0]}, the first of {', '.join(names)}")
     chip, note = resolve_gpu(names[0])
     asked.notes += [note] if note else []
-    ways = {n: getattr(options, n) for n in ("tp", "pp", "dp", "ep") if getattr(options, n) is not None}
     share = options.memory_utilization
     limits: dict[str, Any] = {
         name: None if text is None else units.whole(text, f"--{name.replace('_', '-')}", 1)
@@ -104,7 +103,7 @@ def _deployment(asked: Asked, engine: dict[str, str | None], chunked_prefill: bo
     }
     return Deployment(
         model=read_model(options.model or str(default("model").value)), gpu=gpu(chip),
-        parallelism=Parallelism(**{n: units.whole(v, f"--{n}", 1, 512) for n, v in ways.items()}),
+        parallelism=options.layout() or Parallelism(),
         formats=NumberFormats(weights=options.weights, kv=options.kv or "auto"),
         settings=EngineSettings(
             engine=options.engine or "vllm",

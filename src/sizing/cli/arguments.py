@@ -4,11 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sizing import units
 from sizing.assumptions import Assumption, default
 from sizing.errors import InputError, SizingError, UnitError, UnknownFile, nearest
+
+if TYPE_CHECKING:
+    from sizing.deployment import Parallelism
 
 LARGEST_CONFIG_BYTES = 1_000_000
 
@@ -53,6 +56,13 @@ class PlanOptions:
             if merged[name] is None or merged[name] == []:
                 merged[name] = value
         return PlanOptions(**merged)
+
+    def layout(self) -> "Parallelism | None":
+        """How a replica is laid out where any of it was given; None leaves the choice open."""
+        from sizing.deployment import Parallelism
+
+        given = {name: text for name in ("tp", "pp", "dp", "ep") if (text := getattr(self, name)) is not None}
+        return Parallelism(**{n: units.whole(v, f"--{n}", 1, 512) for n, v in given.items()}) if given else None
 
 
 def option_names() -> tuple[str, ...]:

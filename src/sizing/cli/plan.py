@@ -140,7 +140,7 @@ def plan_arguments(options: PlanOptions) -> tuple[dict[str, Any], list[str]]:
         "workload": workload,
         "slo": slo,
         "gpus": options.gpu or None,
-        "parallelism": _layout(options),
+        "parallelism": options.layout(),
         "formats": NumberFormats(weights=options.weights, kv=options.kv or "auto"),
         "settings": EngineSettings(engine=options.engine or "vllm", memory_utilization=share),
         "targets": targets,
@@ -169,13 +169,3 @@ def _traffic(asked: Asked) -> Any:
 
 def _spares(text: str, what: str) -> int:
     return units.whole(text, what, 0, 10**6)
-
-
-def _layout(options: PlanOptions) -> Any:
-    """Parallelism when any of it was given; None lets the planner choose."""
-    from sizing.deployment import Parallelism
-
-    given = {n: getattr(options, n) for n in ("tp", "pp", "dp", "ep") if getattr(options, n) is not None}
-    if not given:
-        return None
-    return Parallelism(**{n: units.whole(v, f"--{n}", 1, 512) for n, v in given.items()})

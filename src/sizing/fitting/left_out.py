@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sizing.engines.timing import EngineTiming
-from sizing.errors import InputError, nearest
+from sizing.errors import InputError, check_choice
 from sizing.fitting.robust import solve
 from sizing.fitting.serving import (
     METRICS,
@@ -46,8 +46,7 @@ def check_group(by: str) -> None:
     InputError
         If it isn't one of :data:`GROUPS`.
     """
-    if by not in GROUPS:
-        raise InputError(f"--leave-out: {by!r} is not allowed; choose {', '.join(GROUPS)}{nearest(by, GROUPS)}")
+    check_choice("--leave-out", by, GROUPS)
 
 
 def left_out_errors(

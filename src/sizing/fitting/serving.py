@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sizing.deployment import Deployment
 from sizing.engines.timing import EngineTiming, engine_timing, engine_timings
-from sizing.errors import InputError, SizingError, nearest
+from sizing.errors import InputError, SizingError, check_choice
 from sizing.fitting.robust import Linear, solve
 from sizing.operations import Step
 from sizing.replica.run import ClosedLoop, Offline, Run
@@ -242,8 +242,7 @@ def record_of(engine: str) -> EngineTiming:
     """
     found = engine_timing(engine)
     if not found.known:
-        names = engine_timings()
-        raise InputError(f"--engine: {engine!r} is not allowed; choose {', '.join(names)}{nearest(engine, names)}")
+        check_choice("--engine", engine, engine_timings())
     return found
 
 

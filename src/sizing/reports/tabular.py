@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
-from sizing.errors import InputError, nearest
+from sizing.errors import check_choice
 
 FORMATS = ("table", "csv", "json", "md")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "|", "%")
@@ -25,8 +25,7 @@ def check_format(format: str) -> None:
     InputError
         If it isn't one of :data:`FORMATS`.
     """
-    if format not in FORMATS:
-        raise InputError(f"--format: {format!r} is not allowed; choose {', '.join(FORMATS)}{nearest(format, FORMATS)}")
+    check_choice("--format", format, FORMATS)
 
 
 def render_rows(

@@ -11,15 +11,13 @@ from sizing.calibration import Calibration
 from sizing.deployment import Deployment, EngineSettings
 from sizing.errors import InputError, SizingError
 from sizing.validation.bench import Prediction, Predictor
+from sizing.validation.served_limits import served_limits
 
 if TYPE_CHECKING:
     from sizing.engines.timing import EngineTiming, Scheduling
     from sizing.replica.run import Lengths, RunLoad
     from sizing.steptime import StepModel
     from sizing.validation.cases import Case
-
-COMMON_TOKENS, COMMON_SEQUENCES = 8192, 256
-"""Least limits of one step that a server under test is taken to have been given [token], [sequence]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,10 +146,8 @@ def serving_predictor(ran: Ran) -> Predictor:
     from sizing.steptime import step_model
 
     memory = memory_budget(ran.deployment)
-    settings, usual = ran.deployment.settings, memory.defaults
-    budget = settings.max_num_batched_tokens or max(usual.max_num_batched_tokens, COMMON_TOKENS)
-    rules = ran.timing.scheduling(float(budget), ran.drafts, schedulers=memory.schedulers)
-    limit = float(settings.max_num_seqs or max(usual.max_num_seqs, COMMON_SEQUENCES)) * memory.schedulers
+    limit, budget = served_limits(memory)
+    rules = ran.timing.scheduling(budget, ran.drafts, schedulers=memory.schedulers)
     base: dict[bool, StepModel] = {}
 
     def predict(points: Sequence[BenchPoint], calibration: Calibration) -> Sequence[Prediction]:

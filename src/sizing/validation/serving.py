@@ -8,7 +8,6 @@ from pathlib import Path
 from sizing.calibration import Calibration, calibration
 from sizing.catalog.files import data_file
 from sizing.deployment import Deployment
-from sizing.engines import engine as engine_record
 from sizing.engines.timing import OPEN_QUESTION, EngineTiming
 from sizing.errors import InputError, SizingError
 from sizing.memory import MemoryBudget, memory_budget
@@ -17,6 +16,7 @@ from sizing.replica.run import ClosedLoop, Estimate, OpenLoop, Room, Run, Target
 from sizing.steptime import StepModel, nominal_and_draws, step_model, with_engine
 from sizing.validation.cases import INPUTS, Case, read_case, shared_load
 from sizing.validation.rows import csv_rows
+from sizing.validation.served_limits import served_limits
 
 DRAWS = 32
 """Joint draws of the constants behind each error bar. [1]"""
@@ -200,11 +200,8 @@ def predict_with(
     """
     deployment = case.deployment
     settings = deployment.settings
-    defaults = engine_record(settings.engine, settings.version).defaults(
-        deployment.model, deployment.gpu, deployment.parallelism.tp
-    )
-    budget = float(settings.max_num_batched_tokens or max(defaults.max_num_batched_tokens, 8192))
     memory = budget_of(deployment)
+    limit, budget = served_limits(memory)
     scheduling = case.timing.scheduling(budget, case.drafts, schedulers=memory.schedulers)
     spread = spreads_of(case) if spread is None else spread
     if case.pools:
@@ -216,7 +213,6 @@ def predict_with(
     fit = kv_requests(memory, case.lengths, scheduling)
     if case.kv_bytes and memory.kv_bytes:
         fit *= case.kv_bytes / memory.kv_bytes
-    limit = float(settings.max_num_seqs or max(defaults.max_num_seqs, 256)) * memory.schedulers
     if isinstance(load, ClosedLoop) and settings.max_num_seqs is None:
         limit = max(limit, load.users)
     room = Room(kv_requests=max(fit, 1.0), max_num_seqs=limit)
