@@ -40,6 +40,7 @@ BOUNDS: Mapping[str, Bound] = {
     "alone_s": Bound(0.0, 1e-7, "s", "per token of context where no query heads share, walked by one unit"),
     "element_s": Bound(0.0, 1e-9, "s", "one multiprocessor unpacking one element of a one-byte cache"),
     "context_s": Bound(0.0, 1e-6, "s", "per token of a sequence's context, walked in parts"),
+    "whole": Bound(0.0, 1.0, "1", "1: a block walks a sequence's whole cache for one query head, never in parts"),
     "narrow": Bound(0.2, 5.0, "1", "time with a one-byte cache over time with two bytes, traffic apart"),
     "narrow_rate": Bound(0.5, 2.0, "1", "rate of operations with a one-byte cache over that with two bytes"),
     "ramp_tokens": Bound(0.0, 4096.0, "token", "keys that starting a query tile costs"),
@@ -103,6 +104,7 @@ class Decode:
     split_s: Value = 0.0
     reorder_s: Value = 0.0
     narrow: Value = 1.0
+    whole: Value = 0.0
     smoothness: Value = 0.85
     scale: Value = 1.0
 

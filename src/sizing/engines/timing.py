@@ -86,6 +86,9 @@ class EngineTiming:
     windows
         Whether attention looks back no further than a model's window; built engines of TensorRT-LLM do only with
         ``max_attention_window_size``.
+    splits_context
+        Whether a long context is read by several blocks at once where sequences are few; the decode kernels of
+        TensorRT-LLM did not in 2024, unless ``multi_block_mode`` was set.
     idle_slots, token_budget
         See :class:`Scheduling`; a budget that differs from the engine's default. [sequence], [token]
     of, since, until
@@ -105,6 +108,7 @@ class EngineTiming:
     lockstep: bool = False
     overlaps: bool = False
     windows: bool = True
+    splits_context: bool = True
     idle_slots: float = 0.0
     token_budget: float | None = None
     of: str = ""
@@ -187,6 +191,7 @@ def _made(name: str, table: dict[str, Any]) -> EngineTiming:
         lockstep=table["lockstep"],
         overlaps=bool(table.get("overlaps", False)),
         windows=bool(table.get("windows", True)),
+        splits_context=bool(table.get("splits_context", True)),
         idle_slots=float(table.get("idle_slots", 0.0)),
         token_budget=table.get("token_budget"),
         basis=table["basis"],

@@ -13,6 +13,14 @@ KEY_TILE = 128.0
 """Keys a kernel takes at a time. [token]"""
 SPLIT_CONTEXT = 512.0
 """Context from which a sequence is walked in parts that a second kernel adds up. [token]"""
+WHOLE_SHARE = 2.2
+"""What a block that walks a whole cache alone reads of memory bandwidth, in fair shares of its multiprocessor: TPOT of
+one user over context, NIM 1.0 on A100 and H100, 8B and 70B, TP 1 to 8 (12-16 and 8-10 ns a token and layer). [1]"""
+WHOLE_NARROW = 1.2
+"""A one-byte cache over a two-byte one there, per element: the same runs in FP8 and FP16 (10.4 and 8.2-9.5 ns). [1]"""
+SHARED_GROUP, BLOCKS_PER_PROCESSOR = 8.0, 0.25
+"""From how many query heads of a KV head, and how many sequences and KV heads for each multiprocessor, TensorRT-LLM
+0.10 takes the kernel that shares a KV head (``kEnableMinBlockFactor`` of its decoderXQAConstants.h). [head], [1]"""
 GROUP_COST = 0.025
 """Share that each further query head of a group adds to the cost of a unit; 0.01-0.04 in seven kernels. [1]"""
 
@@ -171,7 +179,20 @@ def attention_decode_s(
         unpacked=np.where(one_byte, elements, 0.0) if np.any(one_byte) else 0.0, alone=~grouped & ~one_byte,
         reordered=grouped & (kv_heads > 1.0) & (batch > 1.0),
     )  # fmt: skip
-    return decode_core_s(work, gpu, c, resident)
+    core_s = decode_core_s(work, gpu, c, resident)
+    if not np.any(c.whole):
+        return core_s
+    shares = (work.group >= SHARED_GROUP) & (work.units >= BLOCKS_PER_PROCESSOR * float(gpu.sm_count or 100))
+    whole_s = _whole_cache_s(batch * heads, work.mean_context, width, one_byte, gpu)
+    return np.asarray(np.where(shares, core_s, c.scale * (c.fixed_s + whole_s)))
+
+
+def _whole_cache_s(blocks: Seconds, context: ArrayLike, width: Seconds, narrow: ArrayLike, gpu: Gpu) -> Seconds:
+    """Blocks of one query head that each walk their sequence's whole cache, in waves of one a multiprocessor. [s]"""
+    processors = float(gpu.sm_count or 100)
+    elements_per_s = WHOLE_SHARE * gpu.memory_bandwidth_bytes_per_s / processors / 2.0
+    token_s = width / elements_per_s * np.where(narrow, WHOLE_NARROW, 1.0)
+    return np.asarray(np.ceil(blocks / processors) * np.asarray(context) * token_s)
 
 
 def prefill_core_s(

@@ -54,9 +54,12 @@ def with_engine(calibration: Calibration, timing: EngineTiming) -> Calibration:
     known = {f.name for f in fields(EngineTime)}
     values: dict[str, Any] = {name: value for name, value in timing.values.items() if name in known}
     evidence = Evidence(basis=timing.basis, fitted_on=timing.source, spreads=dict(timing.spreads))
+    families = {**calibration.families, "engine": EngineTime(**values)}
+    if not timing.splits_context:
+        families["attention_decode"] = replace(calibration.decode("attention_decode"), whole=1.0)
     return replace(
         calibration,
-        families={**calibration.families, "engine": EngineTime(**values)},
+        families=families,
         evidence={**calibration.evidence, "engine": evidence},
     )
 

@@ -147,7 +147,7 @@ def _kv(row: Mapping[str, str], timing: EngineTiming, weights: str | None, model
     if "bf16" in text or "fp16" in text:
         return "bf16"
     narrow = (weights or model.checkpoint.name) not in ("bf16", "fp16", "fp32")
-    recipe = timing.name.startswith(("trtllm", "atom"))
+    recipe = timing.name.startswith(("trtllm", "nim", "atom"))
     if narrow and (recipe or (timing.name == "vllm" and gpu.architecture.startswith("Blackwell"))):
         notes.texts.append("KV cache in FP8, as this engine's quantised recipes for the GPU set it")
         return "fp8"
