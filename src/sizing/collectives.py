@@ -55,7 +55,9 @@ def _adds_in_switch(gpu: Gpu) -> bool:
     return bool(gpu.link_bytes_per_s) and str(gpu.architecture).startswith(("Hopper", "Blackwell", "Rubin"))
 
 
-def all_reduce_s(message_bytes: ArrayLike, gpus: int, gpu: Gpu, cal: Calibration) -> Seconds:
+def all_reduce_s(
+    message_bytes: ArrayLike, gpus: int, gpu: Gpu, cal: Calibration, *, family: str = "all_reduce"
+) -> Seconds:
     """Time of an all-reduce; ``2 (p - 1) / p`` of the message crosses each link, 4/3 where the switch adds.
 
     Parameters
@@ -66,6 +68,8 @@ def all_reduce_s(message_bytes: ArrayLike, gpus: int, gpu: Gpu, cal: Calibration
         GPUs in the group; 1 takes no time [gpu].
     gpu, cal
         The accelerator and its constants.
+    family
+        ``all_reduce``, what the engine runs, or ``library_all_reduce``, NCCL's.
 
     Returns
     -------
@@ -75,7 +79,7 @@ def all_reduce_s(message_bytes: ArrayLike, gpus: int, gpu: Gpu, cal: Calibration
     share = 2.0 * (gpus - 1) / gpus
     if gpus >= 8 and _adds_in_switch(gpu):
         share = min(share, IN_SWITCH_SHARE)
-    return _exchange_s(np.asarray(message_bytes, dtype=float) * share, gpus, "all_reduce", gpu, cal)
+    return _exchange_s(np.asarray(message_bytes, dtype=float) * share, gpus, family, gpu, cal)
 
 
 def all_gather_s(total_bytes: ArrayLike, gpus: int, gpu: Gpu, cal: Calibration) -> Seconds:

@@ -144,7 +144,7 @@ class Moe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """A collective: all-reduce, gather, expert dispatch and combine, point to point."""
+    """A collective: all-reduce (the engine's own or NCCL's), gather, expert dispatch and combine, point to point."""
 
     fixed_s: Value = 5e-6
     link_fraction: Value = 0.72
@@ -195,6 +195,7 @@ FAMILIES: dict[str, type[Any]] = {
     "mla_decode": Decode,
     "mla_prefill": Prefill,
     "all_reduce": Exchange,
+    "library_all_reduce": Exchange,
     "gather": Exchange,
     "dispatch": Exchange,
     "combine": Exchange,
@@ -227,6 +228,7 @@ BY_KEY: Mapping[str, Mapping[str, float]] = {
     "combine": {"fixed_s": 8e-5, "link_fraction": 0.38, "smoothness": 1.0, "growth": 0.0},
     "dispatch_low": {"fixed_s": 6e-5, "link_fraction": 0.18, "smoothness": 1.8, "growth": 0.0},
     "combine_low": {"fixed_s": 5e-5, "link_fraction": 0.19, "smoothness": 2.5, "growth": 0.0},
+    "library_all_reduce": {"fixed_s": 7e-6, "growth": 0.6},
     "gather": {"fixed_s": 7e-6, "growth": 0.5},
     "point_to_point": {"fixed_s": 1e-5, "link_fraction": 0.75, "smoothness": 1.5, "growth": 0.0},
 }  # fmt: skip

@@ -89,6 +89,9 @@ class EngineTiming:
     splits_context
         Whether a long context is read by several blocks at once where sequences are few; the decode kernels of
         TensorRT-LLM did not in 2024, unless ``multi_block_mode`` was set.
+    library_all_reduce
+        Whether tensors are summed by NCCL and not by a kernel of the engine's own, which takes a third of the time
+        for a decode step's small messages.
     idle_slots, token_budget
         See :class:`Scheduling`; a budget that differs from the engine's default. [sequence], [token]
     of, since, until
@@ -109,6 +112,7 @@ class EngineTiming:
     overlaps: bool = False
     windows: bool = True
     splits_context: bool = True
+    library_all_reduce: bool = False
     idle_slots: float = 0.0
     token_budget: float | None = None
     of: str = ""
@@ -192,6 +196,7 @@ def _made(name: str, table: dict[str, Any]) -> EngineTiming:
         overlaps=bool(table.get("overlaps", False)),
         windows=bool(table.get("windows", True)),
         splits_context=bool(table.get("splits_context", True)),
+        library_all_reduce=bool(table.get("library_all_reduce", False)),
         idle_slots=float(table.get("idle_slots", 0.0)),
         token_budget=table.get("token_budget"),
         basis=table["basis"],

@@ -162,7 +162,7 @@ PLANS = (
     *(
         Plan(families=(name,), operations=(name,), shared=("fixed_s", "link_fraction"),
              optional=("smoothness", "growth"), worth=0.04, aim=0.10)
-        for name in ("all_reduce", "gather")
+        for name in ("all_reduce", "library_all_reduce", "gather")
     ),
     *(
         Plan(families=(name,), operations=(name,), shared=("fixed_s", "link_fraction"), optional=("smoothness",),

@@ -23,7 +23,7 @@ def scaled(calibration: Calibration) -> Calibration:
         "compute_fraction": engine.compute_scale,
         "link_fraction": engine.link_scale,
     }
-    shared = ("gather", "all_reduce", "dispatch", "combine", "dispatch_low", "combine_low", "point_to_point")
+    shared = ("gather", "all_reduce", "library_all_reduce", "dispatch", "combine", "dispatch_low", "combine_low", "point_to_point")
     neutral = [*changes.values(), engine.fixed_scale, engine.moe_scale]
     if calibration.ideal or all(np.all(np.asarray(x) == 1.0) for x in neutral):
         return calibration
@@ -57,6 +57,8 @@ def with_engine(calibration: Calibration, timing: EngineTiming) -> Calibration:
     families = {**calibration.families, "engine": EngineTime(**values)}
     if not timing.splits_context:
         families["attention_decode"] = replace(calibration.decode("attention_decode"), whole=1.0)
+    if timing.library_all_reduce:
+        families["all_reduce"] = families["library_all_reduce"]
     return replace(
         calibration,
         families=families,

@@ -327,13 +327,21 @@ def _read_all_reduce(frame: Frame, gpu: str, engine: str) -> list[KernelTable]:
     return _made(frame, gpu, engine, "all_reduce", newest, {"gpus": gpus, "bytes": 2.0 * elements}, 1e-3)
 
 
+NCCL_OPERATIONS = {"gather": ("all_gather", "reduce_scatter"), "library_all_reduce": ("all_reduce",)}
+"""What NCCL's collectives count as."""
+
+
 def _read_nccl(frame: Frame, gpu: str, engine: str) -> list[KernelTable]:
     gpus, elements = _numbers(frame, "num_gpus", "message_size")
     newest = np.asarray(frame["db_version"]) == max(np.unique(frame["db_version"]), key=_version)
     size = np.where(np.asarray(frame["nccl_dtype"]) == "half", 2.0, 1.0) * elements
-    gathers = newest & np.isin(frame["op_name"], ("all_gather", "reduce_scatter"))
-    return _made({**frame, "kernel_source": frame["op_name"]}, gpu, "any", "gather", gathers,
-                 {"gpus": gpus, "bytes": size}, 1e-3)  # fmt: skip
+    named = {**frame, "kernel_source": frame["op_name"]}
+    return [
+        table
+        for operation, names in NCCL_OPERATIONS.items()
+        for table in _made(named, gpu, "any", operation, newest & np.isin(frame["op_name"], names),
+                           {"gpus": gpus, "bytes": size}, 1e-3)
+    ]  # fmt: skip
 
 
 def _read_expert_exchange(frame: Frame, gpu: str, engine: str) -> list[KernelTable]:

@@ -204,8 +204,11 @@ def _by_group(function: Callable[[Floats, int], Floats], table: KernelTable) -> 
     return out
 
 
-def _all_reduce(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibration) -> Floats:
-    return _by_group(lambda size, gpus: collectives.all_reduce_s(size, gpus, gpu, cal), table)
+def _all_reduce(family: str) -> Callable[[KernelTable, str, Gpu, Calibration], Floats]:
+    def predict(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibration) -> Floats:
+        return _by_group(lambda size, gpus: collectives.all_reduce_s(size, gpus, gpu, cal, family=family), table)
+
+    return predict
 
 
 def _gather(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibration) -> Floats:
@@ -232,7 +235,8 @@ PREDICTORS: dict[str, Callable[[KernelTable, str, Gpu, Calibration], Floats]] = 
     "mla_prefill": _latent_prefill,
     "mla_decode_module": _latent_decode_block,
     "mla_prefill_module": _latent_prefill_block,
-    "all_reduce": _all_reduce,
+    "all_reduce": _all_reduce("all_reduce"),
+    "library_all_reduce": _all_reduce("library_all_reduce"),
     "gather": _gather,
     "dispatch": _expert_exchange(combine=False, low=False),
     "combine": _expert_exchange(combine=True, low=False),
