@@ -38,7 +38,7 @@ def test_only_tensorrt_llm_1_0_leaves_a_slot_idle():
 def test_a_records_token_budget_comes_before_the_deployments():
     nim = engine_timing("NVIDIA NIM (TensorRT-LLM)")
     assert nim.name == "nim"
-    assert (nim.scheduling(8192).token_budget, nim.scheduling(1e6).token_budget) == (65536.0, 65536.0)
+    assert (nim.scheduling(8192).token_budget, nim.scheduling(1e6).token_budget) == (32768.0, 32768.0)
     assert nim.scheduling(8192).mixed
     others = [r for name, r in engine_timings().items() if name != "nim"]
     assert {r.scheduling(1234.0).token_budget for r in others} == {1234.0}

@@ -81,7 +81,7 @@ def test_other_rows_do_not(change, name):
         ({"engine": "TensorRT-LLM"}, "fp8"), ({"engine": "TensorRT-LLM", "engine_version": "1.0"}, "fp8"),
         ({"engine": "ATOM", "engine_version": "", "gpu": "MI300X"}, "fp8"),
         ({"engine": "TensorRT-LLM", "weight_precision": "bf16"}, "auto"),
-        ({"engine": "NVIDIA NIM (TensorRT-LLM)", "engine_version": ""}, "auto"), ({}, "auto"),
+        ({"engine": "NVIDIA NIM (TensorRT-LLM)", "engine_version": ""}, "fp8"), ({}, "auto"),
         ({"engine": "SGLang"}, "auto"),
         ({"engine": "NVIDIA NIM (TensorRT-LLM)", "engine_version": "", "kv_precision": "fp8"}, "fp8"),
         ({"engine": "TensorRT-LLM", "kv_precision": "bf16"}, "bf16"),
@@ -95,9 +95,9 @@ def test_cache_in_one_byte_where_the_recipes_set_it(change, kv):
 
 
 def test_a_cache_left_alone_takes_two_bytes_an_element():
-    nim = read_case({**ROW, "engine": "NVIDIA NIM (TensorRT-LLM)", "engine_version": ""}).deployment
+    sglang = read_case({**ROW, "engine": "SGLang", "engine_version": ""}).deployment
     # Qwen3-32B: 64 layers of 8 KV heads of 128, keys and values
-    assert nim.model.kv_bytes_per_token(nim.formats.kv) == 64 * 8 * 128 * 2 * 2
+    assert sglang.model.kv_bytes_per_token(sglang.formats.kv) == 64 * 8 * 128 * 2 * 2
 
 
 # -- rates that are the result ---------------------------------------------------------------------------
