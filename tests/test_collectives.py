@@ -25,6 +25,29 @@ def test_large_all_reduces_of_h100_are_near_single_measurements(
     assert float(collectives.all_reduce_s(size, gpus, chip, cal)) * 1e6 == pytest.approx(measured_us, rel=0.15)
 
 
+# NCCL 2.27.3 all-reduce of 8,192 to 33,554,432 halves, AIConfigurator's collectives tables; microseconds.
+@pytest.mark.parametrize(
+    ("name", "gpus", "size", "measured_us"),
+    [("h100-sxm", 2, 1 << 14, 7.2), ("h100-sxm", 4, 1 << 14, 11.5), ("h100-sxm", 8, 1 << 14, 17.4),
+     ("a100-80-sxm", 8, 1 << 14, 22.6), ("h100-sxm", 8, 1 << 26, 323.5), ("a100-80-sxm", 4, 1 << 26, 544.3)],
+)  # fmt: skip
+def test_all_reduces_of_the_library_are_near_single_measurements(
+    name: str, gpus: int, size: int, measured_us: float
+) -> None:
+    chip, cal = case(name)
+    found = float(collectives.all_reduce_s(size, gpus, chip, cal, family="library_all_reduce")) * 1e6
+    assert found == pytest.approx(measured_us, rel=0.25)
+
+
+def test_an_engines_own_sum_of_a_decode_step_is_faster_than_the_librarys() -> None:
+    chip, cal = case("h100-sxm", "trtllm")
+    own, library = (
+        float(collectives.all_reduce_s(1 << 14, 8, chip, cal, family=family))
+        for family in ("all_reduce", "library_all_reduce")
+    )
+    assert library > 2.5 * own
+
+
 def test_one_gpu_and_empty_messages_take_no_time() -> None:
     chip, cal = case("h100-sxm")
     assert float(collectives.all_reduce_s(1e6, 1, chip, cal)) == 0.0

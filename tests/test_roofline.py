@@ -1,5 +1,7 @@
 """Times of single operations: laws of the form, and golden values against measurements."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -140,6 +142,42 @@ def test_decode_attention_reads_its_cache_no_faster_than_memory_allows(name: str
     chip, cal = case(name)
     time_s = float(roofline.attention_decode_s(batch, batch * context, 32, 8, 128, 2, chip, cal))
     assert time_s >= batch * context * 8 * 256 * 2 / chip.memory_bandwidth_bytes_per_s
+
+
+def walking(name: str) -> tuple[Gpu, Calibration]:
+    chip, cal = case(name, "trtllm")
+    whole = replace(cal.decode("attention_decode"), whole=1.0)
+    return chip, replace(cal, families={**cal.families, "attention_decode": whole})
+
+
+# TPOT of one user of NIM (NVIDIA DLI course data, ids nimcsv-...), milliseconds at two contexts, Llama-3 in 16 bit.
+@pytest.mark.parametrize(
+    ("name", "heads", "kv_heads", "layers", "near", "far", "near_ms", "far_ms"),
+    [("h100-sxm", 32, 8, 32, 700, 7500, 7.38, 9.17), ("h100-sxm", 8, 1, 80, 2100, 7500, 15.60, 19.11),
+     ("a100-80-sxm", 32, 8, 32, 300, 3000, 12.08, 13.09), ("a100-80-sxm", 16, 2, 80, 2100, 7500, 31.61, 36.80)],
+)  # fmt: skip
+def test_one_block_walks_a_whole_cache_as_slowly_as_measured(
+    name: str, heads: int, kv_heads: int, layers: int, near: int, far: int, near_ms: float, far_ms: float
+) -> None:
+    chip, cal = walking(name)
+    near_s, far_s = (
+        float(roofline.attention_decode_s(1, tokens, heads, kv_heads, 128, 2, chip, cal)) for tokens in (near, far)
+    )
+    assert layers * (far_s - near_s) * 1e3 == pytest.approx(far_ms - near_ms, rel=0.2)
+
+
+def test_blocks_of_a_query_head_come_in_waves_until_enough_sequences_share() -> None:
+    chip, cal = walking("h100-sxm")
+    fits, over = (float(roofline.attention_decode_s(b, b * 4000, 32, 8, 128, 2, chip, cal)) for b in (4, 5))
+    walk_s = 4000 * 256 / (2.2 * chip.memory_bandwidth_bytes_per_s / 132 / 2)
+    assert over - fits == pytest.approx(walk_s, rel=1e-6)
+    # a group of eight shares from a quarter of the multiprocessors on: 33 of 132
+    _, plain = case("h100-sxm", "trtllm")
+    for batch, shares in ((32, False), (33, True)):
+        given_s, usual_s = (
+            float(roofline.attention_decode_s(batch, batch * 4000, 8, 1, 128, 2, chip, c)) for c in (cal, plain)
+        )
+        assert (given_s == usual_s) == shares
 
 
 def test_longer_contexts_and_larger_batches_take_longer() -> None:

@@ -44,6 +44,12 @@ def test_a_records_token_budget_comes_before_the_deployments():
     assert {r.scheduling(1234.0).token_budget for r in others} == {1234.0}
 
 
+def test_older_tensorrt_llm_sums_by_nccl_and_its_first_kernels_walk_whole_caches():
+    library = {name for name, record in engine_timings().items() if record.library_all_reduce}
+    whole = {name for name, record in engine_timings().items() if not record.splits_context}
+    assert (library, whole) == ({"nim", "trtllm-session", "trtllm-v1"}, {"nim"})
+
+
 @pytest.mark.parametrize("name", engine_timings())
 def test_constants_of_a_record_are_known_and_few(name):
     record = engine_timings()[name]

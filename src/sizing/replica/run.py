@@ -25,12 +25,11 @@ from sizing.replica.loads import (
     Room,
     Run,
     RunLoad,
-    TIE,
     Targeted,
     Values,
     estimate,
 )
-from sizing.steptable import delivery_share
+from sizing.replica.waves import wave
 from sizing.steptime import StepModel
 
 __all__ = [
@@ -128,16 +127,15 @@ def _closed(steps: StepModel, room: Room, load: ClosedLoop, lengths: Lengths, sc
     active = min(users, room.most, slots)
     limit = "load" if active == slots else _limit(room)
     if lengths.fixed and scheduling.lockstep and active >= 2.0:
-        wave = _groups if scheduling.mixed else _waves
-        return wave(steps, active, users, load.requests, lengths, scheduling, limit)
+        return _lockstep(steps, active, load, lengths, scheduling, limit)
     curve = run_curve(steps, lengths, scheduling, active, max(active - 1.0, 0.0) / max(active, 1.0))
     found = curve_at(curve, curve.active, active)
     requests = max(load.requests or 10.0 * users, 1.0)
     first = min(users / requests, 1.0)
-    wave = _first_wave_s(found, active, lengths, scheduling, steps.engine)
+    first_wave = _first_wave_s(found, active, lengths, scheduling, steps.engine)
     waiting = users - active
     queue = waiting / found["rate_per_s"] * max(1.0 - active / requests, 0.0)
-    found["ttft_s"] = first * wave + (1.0 - first) * found["start_s"] + queue
+    found["ttft_s"] = first * first_wave + (1.0 - first) * found["start_s"] + queue
     found["rate_per_s"] = found["rate_per_s"] * _busy_share(load, lengths)
     limited = "load" if waiting <= 1e-9 else limit
     return found, {"waiting": waiting, "limited_by": limited, "kv_short": limited == "kv_room"}
@@ -158,73 +156,17 @@ def _busy_share(load: ClosedLoop, lengths: Lengths) -> float:
     return float(each / (each + lost))
 
 
-def _waves(steps: StepModel, active: float, users: float, requests: float | None, lengths: Lengths,
-           scheduling: Scheduling, limit: str) -> tuple[dict[str, Values], State]:  # fmt: skip
-    """Equal requests of an engine that prefills first: all prompts of a wave, then all decode together.
-
-    With n full prefill steps, a prompt waits for (n + 1) / 2 of them, and then, having its first token, for
-    the other (n - 1) / 2.
-    """
-    budget = max(scheduling.token_budget, 16.0)
-    prompt, count = lengths.input_tokens, min(active, max(budget / lengths.input_tokens, 1.0))
-    chunks = max(float(np.ceil(prompt / budget)), 1.0)
-    zero, one = np.zeros(1), np.ones(1)
-    pairs = prompt * (prompt + 1.0) / 2.0 * count / chunks
-    full_s = chunks * steps.step_s(zero, zero, one * prompt * count / chunks, one * pairs, one * count)
-    full_s = np.ravel(full_s)
-    needed = active / count
-    decode_s = np.ravel(decode_tokens_s(steps, one * active, lengths, scheduling))
-    output = max(lengths.output_tokens - 1.0, 1e-9)
-    own = steps.engine
-    held_s = np.ravel(own.first_token_steps) * delivery_share(active) * decode_s
-    after = np.ravel(own.first_token_s) + held_s
-    start = np.ravel(own.start_scale) * full_s * (needed + 1.0) / 2.0 + after
-    tpot = decode_s + full_s * (needed - 1.0) / 2.0 / output
-    rate = active / (full_s * needed + after + output * decode_s)
-    queue = (users - active) / rate * max(1.0 - active / max(requests or 10.0 * users, 1.0), 0.0)
-    found = {"decoding": active + 0.0 * rate, "rate_per_s": rate, "tpot_s": tpot, "start_s": start,
-             "full_step_s": full_s, "active": active + 0.0 * rate, "ttft_s": start + queue}  # fmt: skip
-    limited = "load" if users - active <= 1e-9 else limit
-    return found, {"waiting": users - active, "limited_by": limited, "kv_short": limited == "kv_room"}
-
-
-
-def _groups(steps: StepModel, active: float, users: float, requests: float | None, lengths: Lengths,
-            scheduling: Scheduling, limit: str) -> tuple[dict[str, Values], State]:  # fmt: skip
-    """Equal requests of an engine that mixes: each wave's first prompt goes alone, the others in groups behind it.
-
-    The first prompt of a wave starts a step at once; as many as fit the budget, g, follow in the next one, and wait
-    for both. Those of later groups come while the group before them is computed. Once a replica has more than one
-    group, each is held up by the prompts of all others.
-    """
-    budget = max(scheduling.token_budget, 16.0)
-    prompt = lengths.input_tokens
-    chunks = max(float(np.ceil(prompt / budget)), 1.0)
-    others = active - 1.0
-    group = max(budget / prompt, 1.0)
-    first, later = min(others, group), max(others - group, 0.0)
-    last = min(group, later)
-    counts = np.array([1.0, max(first, TIE), max(last, TIE)])
-    zero = np.zeros_like(counts)
-    tokens = prompt * counts / chunks
-    pairs = prompt * (prompt + 1.0) / 2.0 * counts / chunks
-    one_s, first_s, last_s = np.split(chunks * np.atleast_2d(steps.step_s(zero, zero, tokens, pairs, counts)), 3, axis=-1)
-    one_s, first_s, last_s = (np.ravel(x) for x in (one_s, first_s, last_s))
-    decode_s = np.ravel(decode_tokens_s(steps, np.array([active]), lengths, scheduling))
-    output = max(lengths.output_tokens - 1.0, TIE)
-    own = steps.engine
-    held_s = np.ravel(own.first_token_steps) * delivery_share(active) * decode_s
-    waited_s = (one_s + first * (one_s + first_s) + later * (first_s + last_s)) / active
-    start = np.ravel(own.start_scale) * waited_s + np.ravel(own.first_token_s) + held_s
-    held_by = (first + first * later + later * (active - last)) / active
-    stall_s = held_by / max(first, TIE) * first_s
-    tpot = decode_s + stall_s / output
-    rate = active / (start + output * tpot)
-    queue = (users - active) / rate * max(1.0 - active / max(requests or 10.0 * users, 1.0), 0.0)
-    found = {"decoding": active + 0.0 * rate, "rate_per_s": rate, "tpot_s": tpot, "start_s": start,
-             "full_step_s": first_s, "active": active + 0.0 * rate, "ttft_s": start + queue}  # fmt: skip
-    limited = "load" if users - active <= 1e-9 else limit
-    return found, {"waiting": users - active, "limited_by": limited, "kv_short": limited == "kv_room"}
+def _lockstep(steps: StepModel, active: float, load: ClosedLoop, lengths: Lengths, scheduling: Scheduling, limit: str
+              ) -> tuple[dict[str, Values], State]:  # fmt: skip
+    """Equal requests of an engine that keeps them in step."""
+    seen = wave(steps, active, lengths, scheduling)
+    rate, waiting = seen.rate_per_s, max(load.users, 1e-6) - active
+    queue = waiting / rate * max(1.0 - active / max(load.requests or 10.0 * load.users, 1.0), 0.0)
+    everywhere = np.full_like(rate, active)
+    found = {"decoding": everywhere, "rate_per_s": rate, "tpot_s": seen.tpot_s, "start_s": seen.start_s,
+             "full_step_s": seen.full_step_s, "active": everywhere, "ttft_s": seen.start_s + queue}  # fmt: skip
+    limited = "load" if waiting <= 1e-9 else limit
+    return found, {"waiting": waiting, "limited_by": limited, "kv_short": limited == "kv_room"}
 
 
 def _limit(room: Room) -> str:

@@ -182,8 +182,8 @@ def attention_decode_s(
     core_s = decode_core_s(work, gpu, c, resident)
     if not np.any(c.whole):
         return core_s
-    shares = (work.group >= SHARED_GROUP) & (work.units >= BLOCKS_PER_PROCESSOR * float(gpu.sm_count or 100))
-    whole_s = _whole_cache_s(batch * heads, work.mean_context, width, one_byte, gpu)
+    shares = (heads >= SHARED_GROUP * kv_heads) & (batch * kv_heads >= BLOCKS_PER_PROCESSOR * (gpu.sm_count or 100))
+    whole_s = _whole_cache_s(batch * heads, context / np.maximum(batch, 1.0), width, one_byte, gpu)
     return np.asarray(np.where(shares, core_s, c.scale * (c.fixed_s + whole_s)))
 
 

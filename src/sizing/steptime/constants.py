@@ -23,7 +23,10 @@ def scaled(calibration: Calibration) -> Calibration:
         "compute_fraction": engine.compute_scale,
         "link_fraction": engine.link_scale,
     }
-    shared = ("gather", "all_reduce", "library_all_reduce", "dispatch", "combine", "dispatch_low", "combine_low", "point_to_point")
+    shared = (
+        "gather", "all_reduce", "library_all_reduce", "dispatch", "combine", "dispatch_low", "combine_low",
+        "point_to_point",
+    )  # fmt: skip
     neutral = [*changes.values(), engine.fixed_scale, engine.moe_scale]
     if calibration.ideal or all(np.all(np.asarray(x) == 1.0) for x in neutral):
         return calibration
