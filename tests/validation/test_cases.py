@@ -55,6 +55,17 @@ MLPERF = {**ROW, "engine": "", "engine_version": "", "model": "llama2-70b", "len
           "load_kind": "offline", "load_value": "inf", "isl": "", "osl": "", "tp": "", "num_gpus": "8"}  # fmt: skip
 
 
+# MLPerf v5.1 on Blackwell names FP8 for Mixtral (ids mlp-..., RTX PRO 6000) and FP4 for the Llamas.
+@pytest.mark.parametrize(
+    ("data_set", "model", "card", "weights"),
+    [("mlperf-openorca", "llama2-70b", "B200", "nvfp4"), ("mlperf-openorca", "llama2-70b", "H200", "fp8"),
+     ("mlperf-openorca+gsm8k+mbxp", "mixtral-8x7b", "B200", "fp8")],
+)  # fmt: skip
+def test_mlperf_rows_that_name_no_format_take_the_one_that_others_name(data_set, model, card, weights):
+    case = read_case({**MLPERF, "len_dist": data_set, "model": model, "gpu": card, "weight_precision": ""})
+    assert (case.deployment.formats.weights or case.deployment.model.checkpoint.name).startswith(weights)
+
+
 def test_mlperf_rows_that_name_no_engine_take_tensorrt_llm_on_nvidia():
     case = read_case(MLPERF)
     assert case.timing.name == "trtllm"

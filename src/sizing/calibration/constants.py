@@ -167,7 +167,7 @@ class EngineTime:
     """The engine's own time; at most ten numbers of it are fitted for an engine.
 
     ``start_scale`` is 1 in what ships: only a user's own load test moves it. An engine that works ahead of the GPU
-    has ``host_step_s`` and ``host_sequence_s``, joined with the kernels in squares, instead of the first two.
+    has ``host_step_s`` and ``host_sequence_s``, joined with the kernels in fourth powers, instead of the first two.
     """
 
     step_s: Value = 0.0

@@ -19,6 +19,13 @@ Hash = tuple[int, int]
 Block = int
 
 
+def _beside(kernels: float, host: float) -> float:
+    """Kernels and host side by side. [ps]"""
+    kernels, host = kernels * kernels, host * host
+    return math.sqrt(math.sqrt(kernels * kernels + host * host))
+
+
+
 @dataclass(slots=True)
 class Sequence:
     """A request on its way."""
@@ -88,9 +95,9 @@ class StepCost:
         total = total + self.decode(n, context)
         host = costs[7] + costs[8] * n
         if not tokens:
-            return max(1, int(math.sqrt(total * total + host * host) + 0.5))
+            return max(1, int(_beside(total, host) + 0.5))
         total = total + self.prefill(tokens, attention) + costs[3] * sequences
-        return max(1, int(math.sqrt(total * total + host * host) + costs[2] + 0.5))
+        return max(1, int(_beside(total, host) + costs[2] + 0.5))
 
     def delivery(self, contexts: list[int]) -> int:
         """Until a first token is at its client, when sequences of these lengths decode next. [ps]"""

@@ -11,7 +11,7 @@ from sizing.catalog import Gpu
 from sizing.deployment import Deployment
 from sizing.engines.timing import engine_timing
 from sizing.operations import Operation, Step, launches, operations, seconds, work
-from sizing.steptable import StepTable
+from sizing.steptable import StepTable, side_by_side
 from sizing.steptime.constants import scaled, with_engine
 from sizing.steptime.knots import between, even_knots, middle
 
@@ -196,7 +196,7 @@ class StepModel:
         if self.launch_s:
             kernels_s = self._eager_s(kernels_s, step)
         own = engine.step_s + engine.sequence_s * step.batch + engine.prefill_token_s * step.new
-        whole = np.hypot(engine.scale * kernels_s + own, engine.host_step_s + engine.host_sequence_s * step.batch)
+        whole = side_by_side(engine.scale * kernels_s + own, engine.host_step_s + engine.host_sequence_s * step.batch)
         return np.where(step.tokens > 0, whole + np.where(step.new > 0, engine.prefill_step_s, 0.0), 0.0)
 
     def _eager_s(self, kernels_s: Seconds, step: Step) -> Seconds:
