@@ -25,7 +25,6 @@ def _beside(kernels: float, host: float) -> float:
     return math.sqrt(math.sqrt(kernels * kernels + host * host))
 
 
-
 @dataclass(slots=True)
 class Sequence:
     """A request on its way."""
