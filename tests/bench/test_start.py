@@ -18,7 +18,7 @@ pytestmark = pytest.mark.benchmark
 #: As installed: modules compiled once, not at each start.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 BASE = (sys.executable, "-c", "import numpy, pydantic")
-COMMAND = (sys.executable, "-m", "sizing.cli", "--rps", "20", "--slo-tpot", "20ms")
+COMMAND = (sys.executable, "-m", "sizing", "--rps", "20", "--slo-tpot", "20ms")
 
 
 def wall_s(words: tuple[str, ...]) -> float:
@@ -35,7 +35,7 @@ def paired_ratio(words: tuple[str, ...], rounds: int = 15) -> float:
     return sorted(w / b for w, b in pairs)[rounds // 2]
 
 
-SIMULATE = (sys.executable, "-m", "sizing.cli", "simulate", "--requests", "10000", "--replications", "1")
+SIMULATE = (sys.executable, "-m", "sizing", "simulate", "--requests", "10000", "--replications", "1")
 
 
 def used_s(words: tuple[str, ...], **environment: str) -> float:

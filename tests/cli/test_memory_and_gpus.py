@@ -1,6 +1,8 @@
 import csv
 import io
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -84,3 +86,14 @@ def test_an_unknown_gpu_is_not_replaced(capsys):
     code, _, err = output(capsys, "gpus", "h2000")
     assert code == 4
     assert "h200-sxm" in err
+
+
+def test_the_package_runs_as_the_command():
+    words = ("gpus", "h100-sxm", "--format", "csv")
+    ways = (["-m", "sizing"], ["-c", "from sizing.cli import main; main()"])
+    found, usual = (
+        subprocess.run([sys.executable, *way, *words], capture_output=True, text=True, check=True).stdout
+        for way in ways
+    )
+    assert found == usual
+    assert "memory_bytes,8e+10,byte,datasheet" in found

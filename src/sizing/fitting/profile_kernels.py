@@ -1,6 +1,7 @@
 """What the roofline says of a profiled kernel: shapes of a profile in, seconds out."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,11 @@ TRAFFIC = {"add_rms_norm": 8.0, "silu_mul": 6.0, "rope": 4.0, "fp8_quantise": 3.
 QUANTISED_INPUT = ("gemm.fp8", "gemm.fp8_block", "gemm.nvfp4")
 """Measured with the input quantised beforehand, which a served model does as it goes."""
 
-GATHERS = ("all_gather", "reduce_scatter")
+COLLECTIVES = {
+    "all_reduce": "library_all_reduce", "all_gather": "gather", "reduce_scatter": "gather",
+    "point_to_point": "point_to_point",
+}  # fmt: skip
+"""Families of what torch.distributed runs, which is NCCL: an engine's own all-reduce is another kernel."""
 
 
 def family(kernel: str, shape: Mapping[str, Any]) -> str | None:
@@ -48,10 +53,7 @@ def family(kernel: str, shape: Mapping[str, Any]) -> str | None:
     if kernel == "batched_gemm.bf16":
         return kernel
     if kind == "collective":
-        operation = str(shape.get("operation", rest))
-        return (
-            "gather" if operation in GATHERS else operation if operation in ("all_reduce", "point_to_point") else None
-        )
+        return COLLECTIVES.get(str(shape.get("operation", rest)))
     return None
 
 
@@ -151,7 +153,7 @@ _PREDICTORS: dict[str, Predictor] = {
     "mla_decode": _latent_decode,
     "mla_prefill": _latent_prefill,
     "elementwise": _elementwise,
-    "all_reduce": _by_ranks(collectives.all_reduce_s, lambda b, _: b),
+    "library_all_reduce": _by_ranks(partial(collectives.all_reduce_s, family="library_all_reduce"), lambda b, _: b),
     "gather": _by_ranks(collectives.all_gather_s, lambda b, ranks: b * ranks),
     "point_to_point": _by_ranks(lambda b, _, gpu, cal: collectives.point_to_point_s(b, gpu, cal), lambda b, _: b),
 }

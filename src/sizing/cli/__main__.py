@@ -1,5 +1,0 @@
-"""``python -m sizing.cli``."""
-
-from sizing.cli import main
-
-main()
