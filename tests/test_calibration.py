@@ -240,3 +240,10 @@ def test_unknown_names_and_files_say_what_there_is() -> None:
         calibration("measurd", gpu("h100-sxm"))
     with pytest.raises(UnknownFile, match=r"no file 'nowhere/mine\.toml'"):
         calibration("nowhere/mine.toml", gpu("h100-sxm"))
+
+
+def test_a_class_may_keep_its_share_of_the_peak_for_some_formats():
+    there, here = (calibration("measured", gpu(name), "vllm") for name in ("h100-sxm", "mi355x"))
+    share = {key: here.families[key].compute_fraction / there.families[key].compute_fraction
+             for key in ("gemm.bf16", "gemm.fp8", "gemm.nvfp4")}  # fmt: skip
+    assert share == pytest.approx({"gemm.bf16": 0.65, "gemm.fp8": 0.65, "gemm.nvfp4": 1.0})

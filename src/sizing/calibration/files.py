@@ -367,9 +367,10 @@ def _widened(base: Calibration, like: Mapping[str, Any], gpu: str) -> Calibratio
         "fixed_s": float(like.get("fixed_factor", 1.0)),
     }
     for key, constants in base.families.items():
+        own = {**factors, "compute_fraction": 1.0} if key in like.get("full_compute", ()) else factors
         changes = {
             n: min(getattr(constants, n) * factor, BOUNDS[n].high)
-            for n, factor in factors.items()
+            for n, factor in own.items()
             if hasattr(constants, n) and factor != 1.0
         }
         families[key] = replace(constants, **changes)
