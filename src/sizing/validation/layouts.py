@@ -1,7 +1,7 @@
 """How a row's deployment is laid out: ranks of one replica, copies of it, or pools of prefill and decode workers."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from sizing.architecture import Model
@@ -58,6 +58,27 @@ def _copies_cache(model: Model) -> bool:
     return model.is_moe and any(layer.mixer.latent_dim for layer in model.layers)
 
 
+@dataclass(slots=True)
+class _Ranks:
+    """What a row says of its ranks, as the rules of :data:`RULES` complete it; ``tp`` is None until one is found."""
+
+    row: Mapping[str, str]
+    said: Stated
+    model: Model
+    gpu: Gpu
+    weights: str | None
+    tp: int | None
+    pp: int
+    dp: int
+    ep: int
+    gpus: int | None
+
+    @property
+    def tensor(self) -> int:
+        """Tensor parallel ranks, one where none are known."""
+        return self.tp or 1
+
+
 def layout_of(
     row: Mapping[str, str], model: Model, gpu: Gpu, weights: str | None, notes: Notes
 ) -> tuple[Parallelism, float]:
@@ -74,46 +95,89 @@ def layout_of(
     """
     said = stated(row)
     tp, pp, dp, ep = (_whole(number(row, name)) for name in ("tp", "pp", "dp", "ep"))
-    gpus = _whole(number(row, "num_gpus"))
-    pp, dp, ep = pp or 1, dp or 1, ep or said.ep or 1
-    if tp is None and dp == 1 and _offline(row) and _copies_cache(model) and (gpus or 1) > 1:
-        tp, dp = 1, min(gpus or 1, gpu.gpus_per_node)
-        ep = dp
-        notes.texts.append(
-            f"attention data-parallel over {dp} GPUs: tensor parallel ranks would hold copies of the cache"
-        )
-    if tp is None and max(dp, ep) > 1:
-        tp = max(ep // dp, 1)
-    if tp is None:
-        tp = 1
-        most = gpus or 8
-        while tp * 2 <= most and not _fits(model, gpu, weights, tp):
-            tp *= 2
-        if not _fits(model, gpu, weights, tp) and gpus and gpus > tp:
-            pp = max(pp, -(-gpus // tp))
-        notes.texts.append(f"TP{tp}: the smallest that holds the weights")
-    if said.gpus_computed and tp == dp > 1 and ep in (tp, tp * dp) and model.is_moe:
-        notes.texts.append(f"attention data-parallel over {dp} GPUs, which the source's formula counts {dp} times")
-        tp, ep, gpus = 1, dp, dp
-    tp, dp = _attention(tp, dp, pp, gpus, said)
-    if model.is_moe and dp == 1 and tp < ep <= (gpus or 1) and ep % tp == 0:
-        dp = ep // tp
-        notes.texts.append(f"attention data-parallel over {dp} ranks: experts lie on {ep} GPUs, a tensor on {tp}")
-    if ep == 1 and said.experts_spread and model.is_moe:
-        ep = tp * dp
-        notes.texts.append(f"experts spread over all {ep} GPUs: the row says that they are, not over how many")
-    layout = Parallelism(tp=tp, pp=min(pp, 64), dp=dp, ep=min(ep, tp * dp))
-    replicas = max((gpus or layout.gpus) / layout.gpus, 1.0)
-    return layout, replicas
+    ranks = _Ranks(row=row, said=said, model=model, gpu=gpu, weights=weights, tp=tp, pp=pp or 1, dp=dp or 1,
+                   ep=ep or said.ep or 1, gpus=_whole(number(row, "num_gpus")))  # fmt: skip
+    for rule in RULES:
+        text = rule(ranks)
+        if text:
+            notes.texts.append(text)
+    tensor, dp = ranks.tensor, ranks.dp
+    layout = Parallelism(tp=tensor, pp=min(ranks.pp, 64), dp=dp, ep=min(ranks.ep, tensor * dp))
+    return layout, max((ranks.gpus or layout.gpus) / layout.gpus, 1.0)
 
 
-def _attention(tp: int, dp: int, pp: int, gpus: int | None, said: Stated) -> tuple[int, int]:
+def _caches_apart(ranks: _Ranks) -> str | None:
+    """Offline, who is free to choose does not hold the same latent cache on every rank."""
+    if ranks.tp is not None or ranks.dp > 1 or (ranks.gpus or 1) == 1:
+        return None
+    if not (_offline(ranks.row) and _copies_cache(ranks.model)):
+        return None
+    ranks.tp, ranks.dp = 1, min(ranks.gpus or 1, ranks.gpu.gpus_per_node)
+    ranks.ep = ranks.dp
+    return f"attention data-parallel over {ranks.dp} GPUs: tensor parallel ranks would hold copies of the cache"
+
+
+def _tensor_of_experts(ranks: _Ranks) -> str | None:
+    """Tensor parallel ranks that other ranks leave."""
+    if ranks.tp is None and max(ranks.dp, ranks.ep) > 1:
+        ranks.tp = max(ranks.ep // ranks.dp, 1)
+    return None
+
+
+def _smallest(ranks: _Ranks) -> str | None:
+    """The fewest ranks that hold the weights, in stages where a tensor is not enough."""
+    if ranks.tp is not None:
+        return None
+    tp = 1
+    while tp * 2 <= (ranks.gpus or 8) and not _fits(ranks.model, ranks.gpu, ranks.weights, tp):
+        tp *= 2
+    if not _fits(ranks.model, ranks.gpu, ranks.weights, tp) and ranks.gpus and ranks.gpus > tp:
+        ranks.pp = max(ranks.pp, -(-ranks.gpus // tp))
+    ranks.tp = tp
+    return f"TP{tp}: the smallest that holds the weights"
+
+
+def _counted_twice(ranks: _Ranks) -> str | None:
+    """A source that multiplies TP by DP counts the same GPUs under both."""
+    tp, dp = ranks.tensor, ranks.dp
+    if not (ranks.said.gpus_computed and tp == dp > 1 and ranks.ep in (tp, tp * dp) and ranks.model.is_moe):
+        return None
+    ranks.tp, ranks.ep, ranks.gpus = 1, dp, dp
+    return f"attention data-parallel over {dp} GPUs, which the source's formula counts {dp} times"
+
+
+def _attention(ranks: _Ranks) -> str | None:
     """Tensor and data parallelism of attention, where ranks may be counted under either."""
-    if said.attention_dp and dp == 1:
-        dp = min(said.dp or tp, tp)
-    if gpus and dp > 1 and tp * pp * dp > gpus:
+    tp, dp = ranks.tensor, ranks.dp
+    if ranks.said.attention_dp and dp == 1:
+        dp = min(ranks.said.dp or tp, tp)
+    if ranks.gpus and dp > 1 and tp * ranks.pp * dp > ranks.gpus:
         tp = max(tp // dp, 1)
-    return min(tp, 64), min(dp, 512)
+    ranks.tp, ranks.dp = min(tp, 64), min(dp, 512)
+    return None
+
+
+def _experts_wide(ranks: _Ranks) -> str | None:
+    """Experts on more GPUs than a tensor: attention runs in data parallel on the rest."""
+    tp, ep = ranks.tensor, ranks.ep
+    if not (ranks.model.is_moe and ranks.dp == 1 and tp < ep <= (ranks.gpus or 1) and ep % tp == 0):
+        return None
+    ranks.dp = ep // tp
+    return f"attention data-parallel over {ranks.dp} ranks: experts lie on {ep} GPUs, a tensor on {tp}"
+
+
+def _experts_spread(ranks: _Ranks) -> str | None:
+    """Experts that are said to be spread, not over how many."""
+    if not (ranks.ep == 1 and ranks.said.experts_spread and ranks.model.is_moe):
+        return None
+    ranks.ep = ranks.tensor * ranks.dp
+    return f"experts spread over all {ranks.ep} GPUs: the row says that they are, not over how many"
+
+
+RULES: tuple[Callable[[_Ranks], str | None], ...] = (
+    _caches_apart, _tensor_of_experts, _smallest, _counted_twice, _attention, _experts_wide, _experts_spread,
+)  # fmt: skip
+"""What completes a row's ranks, in this order; each says what it assumed."""
 
 
 def wider_layouts(
