@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from sizing.cli._options import Format
+
 
 def command(
     folder: Annotated[
@@ -19,7 +21,7 @@ def command(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Calibration file to write; one GPU's tables only.")
     ] = None,
-    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
+    format: Format = "table",
 ) -> None:
     """Fit efficiency constants to measured kernels and print old values and errors beside new ones."""
     from sizing.cli.output import emit, progress

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from sizing.cli._options import Format
+
 
 def command(
     file: Annotated[Path, typer.Argument(help="Measurement file of profile-inference.", show_default=False)],
@@ -19,7 +21,7 @@ def command(
         bool, typer.Option(help="Also write constants of torch's stand-ins for an engine's kernels.")
     ] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write a calibration for --calibration.")] = None,
-    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
+    format: Format = "table",
 ) -> None:
     """Fit the kernels' constants to a profile and write them for --calibration."""
     from sizing.cli.output import emit

@@ -1,9 +1,10 @@
 """The batching curve of a model on a GPU."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from sizing.cli._options import Constants, Format, OutFile
 
 
 def command(
@@ -18,9 +19,9 @@ def command(
     kv: Annotated[str, typer.Option(help="Format of the KV cache.")] = "auto",
     engine: Annotated[str, typer.Option(help="vllm, sglang, trtllm, transformers.")] = "vllm",
     price: Annotated[str | None, typer.Option(help="USD per GPU and hour; the catalogue's if left out.")] = None,
-    calibration: Annotated[str, typer.Option(help="measured, rule-of-thumb, or a TOML file.")] = "measured",
-    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
+    calibration: Constants = "measured",
+    format: Format = "table",
+    out: OutFile = None,
 ) -> None:
     """Users, TPOT, tokens/s and USD per million tokens, and what binds where."""
     from sizing import units

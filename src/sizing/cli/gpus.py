@@ -1,9 +1,10 @@
 """The catalogue of accelerators."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from sizing.cli._options import Format, OutFile, OwnCatalog
 
 
 def command(
@@ -12,9 +13,9 @@ def command(
     ] = None,
     vendor: Annotated[str | None, typer.Option(help="Only of this vendor: NVIDIA, AMD, ...")] = None,
     min_memory: Annotated[str | None, typer.Option(help="Only with at least this much memory: 80GB.")] = None,
-    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
-    catalog: Annotated[str | None, typer.Option(help="TOML file with GPUs, models and prices of your own.")] = None,
+    format: Format = "table",
+    out: OutFile = None,
+    catalog: OwnCatalog = None,
 ) -> None:
     """List accelerators, or show one with its sources."""
     from sizing.catalog import overlay

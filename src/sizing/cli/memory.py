@@ -1,37 +1,32 @@
 """Does it fit, and how many requests: the memory budget of one deployment."""
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
-
-
-def _option(help_text: str, *names: str) -> Any:
-    return typer.Option(*names, help=help_text, show_default=False)
+from sizing.cli._options import Format, OutFile, option
 
 
 def command(
-    model: Annotated[str, _option("Catalogue name, Hugging Face id, folder or config.json.", "--model", "-m")],
-    gpu: Annotated[str, _option("GPU.", "--gpu", "-g")] = "h100-sxm",
-    engine: Annotated[str, _option("vllm, sglang, trtllm or transformers.")] = "vllm",
-    engine_version: Annotated[str | None, _option("Version, as the log prints it.")] = None,
-    tp: Annotated[str | None, _option("Tensor parallel GPUs.")] = None,
-    pp: Annotated[str | None, _option("Pipeline stages.")] = None,
-    dp: Annotated[str | None, _option("Data-parallel attention ranks.")] = None,
-    ep: Annotated[str | None, _option("Expert parallel ranks.")] = None,
-    dcp: Annotated[str | None, _option("Decode context parallel ranks.")] = None,
-    weights: Annotated[str | None, _option("Weight format; the checkpoint's own if left out.")] = None,
-    kv: Annotated[str | None, _option("KV cache format: auto, bf16, fp8.")] = None,
-    memory_utilization: Annotated[str | None, _option("Share of GPU memory the engine may use.")] = None,
-    max_model_len: Annotated[str | None, _option("Longest context: 32k.")] = None,
-    max_num_seqs: Annotated[str | None, _option("Requests in one step at most.")] = None,
-    max_num_batched_tokens: Annotated[str | None, _option("Tokens in one step at most.")] = None,
-    input: Annotated[str | None, _option("Input tokens of a request.")] = None,
-    output: Annotated[str | None, _option("Output tokens of a request.")] = None,
-    memory_rule: Annotated[str, _option("usable (the engine's rules) or datasheet.")] = "usable",
-    catalog: Annotated[str | None, _option("TOML file with GPUs, models and prices of your own.")] = None,
-    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
-    out: Annotated[Path | None, _option("Write to this file.", "--out", "-o")] = None,
+    model: Annotated[str, option("Catalogue name, Hugging Face id, folder or config.json.", "--model", "-m")],
+    gpu: Annotated[str, option("GPU.", "--gpu", "-g")] = "h100-sxm",
+    engine: Annotated[str, option("vllm, sglang, trtllm or transformers.")] = "vllm",
+    engine_version: Annotated[str | None, option("Version, as the log prints it.")] = None,
+    tp: Annotated[str | None, option("Tensor parallel GPUs.")] = None,
+    pp: Annotated[str | None, option("Pipeline stages.")] = None,
+    dp: Annotated[str | None, option("Data-parallel attention ranks.")] = None,
+    ep: Annotated[str | None, option("Expert parallel ranks.")] = None,
+    dcp: Annotated[str | None, option("Decode context parallel ranks.")] = None,
+    weights: Annotated[str | None, option("Weight format; the checkpoint's own if left out.")] = None,
+    kv: Annotated[str | None, option("KV cache format: auto, bf16, fp8.")] = None,
+    memory_utilization: Annotated[str | None, option("Share of GPU memory the engine may use.")] = None,
+    max_model_len: Annotated[str | None, option("Longest context: 32k.")] = None,
+    max_num_seqs: Annotated[str | None, option("Requests in one step at most.")] = None,
+    max_num_batched_tokens: Annotated[str | None, option("Tokens in one step at most.")] = None,
+    input: Annotated[str | None, option("Input tokens of a request.")] = None,
+    output: Annotated[str | None, option("Output tokens of a request.")] = None,
+    memory_rule: Annotated[str, option("usable (the engine's rules) or datasheet.")] = "usable",
+    catalog: Annotated[str | None, option("TOML file with GPUs, models and prices of your own.")] = None,
+    format: Format = "table",
+    out: OutFile = None,
 ) -> None:
     """Print where a GPU's memory goes, line by line, and how many requests fit."""
     from sizing import architecture, deployment, units

@@ -1,9 +1,10 @@
 """The catalogue of models."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from sizing.cli._options import Format, OutFile, OwnCatalog
 
 
 def command(
@@ -16,9 +17,9 @@ def command(
         str | None, typer.Option(help="Only with such layers: mla, sliding, linear, sparse, moe, ...")
     ] = None,
     max_parameters: Annotated[str | None, typer.Option(help="Only with at most so many parameters: 70G.")] = None,
-    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
-    catalog: Annotated[str | None, typer.Option(help="TOML file with GPUs, models and prices of your own.")] = None,
+    format: Format = "table",
+    out: OutFile = None,
+    catalog: OwnCatalog = None,
 ) -> None:
     """List models, or show one with its sources."""
     from sizing.architecture.listing import model_fact_rows, model_rows

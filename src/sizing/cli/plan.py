@@ -9,54 +9,62 @@ import typer
 
 from sizing import units
 from sizing.assumptions import default
+from sizing.cli._options import (
+    AttentionRanks,
+    Cv,
+    ExpertRanks,
+    Format,
+    Output,
+    OwnCatalog,
+    Percentile,
+    Rps,
+    Shape,
+    Stages,
+    Text,
+    TpotPercentile,
+    TtftPercentile,
+    option,
+)
 from sizing.cli.arguments import Asked, PlanOptions, positive_rate, prices, readable
 from sizing.cli.output import emit
-
-Text = str | None
-
-
-def _option(help_text: str, *names: str) -> Any:
-    return typer.Option(*names, help=help_text, show_default=False)
 
 
 def command(
     context: typer.Context,
     model: Annotated[
-        Text, _option("Catalogue name, Hugging Face id, folder with config.json, or a config.json.", "--model", "-m")
+        Text, option("Catalogue name, Hugging Face id, folder with config.json, or a config.json.", "--model", "-m")
     ] = None,
-    gpu: Annotated[list[str] | None, _option("GPU; repeat for several.", "--gpu", "-g")] = None,
-    rps: Annotated[Text, _option("Requests a second: 20, 20/s, 1200/min.")] = None,
-    input: Annotated[Text, _option("Mean input tokens: 2000, 4k (4000), 4K (4096).")] = None,
-    output: Annotated[Text, _option("Mean output tokens.")] = None,
-    trace: Annotated[Text, _option("Traffic trace, - for standard input; rate and lengths are read from it.")] = None,
-    shape: Annotated[Text, _option("Shipped request shape, in place of lengths: chat, rag, agents, ...")] = None,
-    cv: Annotated[Text, _option("CV of the gaps between arrivals: 1 Poisson, above it bursts.")] = None,
-    slo_tpot: Annotated[Text, _option("Time per output token: 20ms.")] = None,
-    slo_ttft: Annotated[Text, _option("Time to first token: 1s.")] = None,
-    percentile: Annotated[
-        Text, _option("Share of requests that must meet the targets, in percent; mean if left out.")
-    ] = None,
-    ttft_percentile: Annotated[Text, _option("The same for TTFT alone.")] = None,
-    tpot_percentile: Annotated[Text, _option("The same for TPOT alone.")] = None,
-    spares: Annotated[Text, _option("Spare replicas.")] = None,
-    utilization: Annotated[Text, _option("Share of capacity planned for: 0.85 or 85%.")] = None,
-    memory_utilization: Annotated[Text, _option("Share of GPU memory the engine may use.")] = None,
+    gpu: Annotated[list[str] | None, option("GPU; repeat for several.", "--gpu", "-g")] = None,
+    rps: Rps = None,
+    input: Annotated[Text, option("Mean input tokens: 2000, 4k (4000), 4K (4096).")] = None,
+    output: Output = None,
+    trace: Annotated[Text, option("Traffic trace, - for standard input; rate and lengths are read from it.")] = None,
+    shape: Shape = None,
+    cv: Cv = None,
+    slo_tpot: Annotated[Text, option("Time per output token: 20ms.")] = None,
+    slo_ttft: Annotated[Text, option("Time to first token: 1s.")] = None,
+    percentile: Percentile = None,
+    ttft_percentile: TtftPercentile = None,
+    tpot_percentile: TpotPercentile = None,
+    spares: Annotated[Text, option("Spare replicas.")] = None,
+    utilization: Annotated[Text, option("Share of capacity planned for: 0.85 or 85%.")] = None,
+    memory_utilization: Annotated[Text, option("Share of GPU memory the engine may use.")] = None,
     weights: Annotated[
-        Text, _option("Weight format: bf16, fp8, int4, nvfp4, ...; the checkpoint's own if left out.")
+        Text, option("Weight format: bf16, fp8, int4, nvfp4, ...; the checkpoint's own if left out.")
     ] = None,
-    kv: Annotated[Text, _option("KV cache format: auto, bf16, fp8.")] = None,
-    tp: Annotated[Text, _option("Tensor parallel GPUs; 1 to 8 are tried if left out.")] = None,
-    pp: Annotated[Text, _option("Pipeline stages.")] = None,
-    dp: Annotated[Text, _option("Data-parallel ranks of attention inside a replica; experts are shared.")] = None,
-    ep: Annotated[Text, _option("Expert parallel ranks, at most --tp times --dp.")] = None,
-    price: Annotated[list[str] | None, _option("USD per GPU and hour, or GPU=USD; repeat for several.")] = None,
-    calibration: Annotated[Text, _option("Efficiency constants: a name, or a file made by `calibrate`.")] = None,
-    method: Annotated[Text, _option("additive or time-share.")] = None,
-    engine: Annotated[Text, _option("vllm, sglang or trtllm.")] = None,
-    catalog: Annotated[Text, _option("TOML file with GPUs, models and prices of your own.")] = None,
-    config: Annotated[Path | None, _option("YAML file with any of these options, - for standard input.")] = None,
-    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
-    out: Annotated[Path | None, _option("Write the result to this file, whole or not at all.", "--out", "-o")] = None,
+    kv: Annotated[Text, option("KV cache format: auto, bf16, fp8.")] = None,
+    tp: Annotated[Text, option("Tensor parallel GPUs; 1 to 8 are tried if left out.")] = None,
+    pp: Stages = None,
+    dp: AttentionRanks = None,
+    ep: ExpertRanks = None,
+    price: Annotated[list[str] | None, option("USD per GPU and hour, or GPU=USD; repeat for several.")] = None,
+    calibration: Annotated[Text, option("Efficiency constants: a name, or a file made by `calibrate`.")] = None,
+    method: Annotated[Text, option("additive or time-share.")] = None,
+    engine: Annotated[Text, option("vllm, sglang or trtllm.")] = None,
+    catalog: OwnCatalog = None,
+    config: Annotated[Path | None, option("YAML file with any of these options, - for standard input.")] = None,
+    format: Format = "table",
+    out: Annotated[Path | None, option("Write the result to this file, whole or not at all.", "--out", "-o")] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the arithmetic for the first GPU, step by step.")
     ] = False,

@@ -1,17 +1,17 @@
 """``size-inference schema``: JSON Schemas of the plan file and of what ``--format json`` prints."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from sizing.cli._options import OutFile
 from sizing.cli.output import emit
 
 
 def command(
     name: Annotated[str, typer.Argument(help="plan-file (for --config), plan or simulation (of --format json).")]
     = "plan-file",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
+    out: OutFile = None,
 ) -> None:  # fmt: skip
     """Print the JSON Schema of a plan file, a plan or a simulation."""
     from sizing.reports.tabular import json_text

@@ -6,6 +6,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sizing import units
+from sizing.cli._options import (
+    AttentionRanks,
+    Cv,
+    ExpertRanks,
+    Format,
+    OutFile,
+    Output,
+    Percentile,
+    Rps,
+    Shape,
+    Stages,
+    Text,
+    TpotPercentile,
+    TtftPercentile,
+    option,
+)
 from sizing.cli.arguments import PlanOptions, positive_rate
 from sizing.cli.output import emit
 from sizing.errors import InputError
@@ -13,92 +29,85 @@ from sizing.errors import InputError
 if TYPE_CHECKING:
     from sizing.cli._simulation import Question
 
-Text = str | None
 LINK_BYTES_PER_S = 5e10
 """One 400 Gb/s network card a replica, as the closed form of separate pools takes it. [byte/s]"""
 
 
-def _option(help_text: str, *names: str) -> Any:
-    return typer.Option(*names, help=help_text, show_default=False)
-
-
 def command(
-    model: Annotated[Text, _option("Catalogue name, Hugging Face id, folder or config.json.", "--model", "-m")] = None,
-    gpu: Annotated[Text, _option("GPU.", "--gpu", "-g")] = None,
-    rps: Annotated[Text, _option("Requests a second: 20, 20/s, 1200/min.")] = None,
-    input: Annotated[Text, _option("Mean input tokens.")] = None,
-    output: Annotated[Text, _option("Mean output tokens.")] = None,
-    shape: Annotated[Text, _option("Shipped request shape, in place of lengths: chat, rag, agents, ...")] = None,
-    cv: Annotated[Text, _option("CV of the gaps between arrivals: 1 Poisson, above it bursts.")] = None,
+    model: Annotated[Text, option("Catalogue name, Hugging Face id, folder or config.json.", "--model", "-m")] = None,
+    gpu: Annotated[Text, option("GPU.", "--gpu", "-g")] = None,
+    rps: Rps = None,
+    input: Annotated[Text, option("Mean input tokens.")] = None,
+    output: Output = None,
+    shape: Shape = None,
+    cv: Cv = None,
     trace: Annotated[
-        Text, _option("Traffic trace, replayed as it is, or a workload file; - for standard input.")
+        Text, option("Traffic trace, replayed as it is, or a workload file; - for standard input.")
     ] = None,
     config: Annotated[
-        Path | None, _option("Plan file with any of the main job's options; - for standard input.")
+        Path | None, option("Plan file with any of the main job's options; - for standard input.")
     ] = None,
     concurrency: Annotated[
-        Text, _option("Users that each wait for their answer, in place of a rate; several: 1,8,64.")
+        Text, option("Users that each wait for their answer, in place of a rate; several: 1,8,64.")
     ] = None,
     pause: Annotated[str, typer.Option(help="Time between an answer and the same user's next request.")] = "0s",
-    rates: Annotated[Text, _option("Simulate each of these request rates: 1,2,4,8.")] = None,
+    rates: Annotated[Text, option("Simulate each of these request rates: 1,2,4,8.")] = None,
     sustainable: Annotated[
         bool, typer.Option("--sustainable", help="Search the largest rate at which the targets hold.")
     ] = False,
     goodput: Annotated[
-        Text, _option("Search the largest rate at which this share of requests is within the targets: 99%.")
+        Text, option("Search the largest rate at which this share of requests is within the targets: 99%.")
     ] = None,
     compare_policies: Annotated[
         bool, typer.Option("--compare-policies", help="Search that rate for each way to batch and to keep the cache.")
     ] = False,
-    replicas: Annotated[int | None, _option("Replicas that take requests.")] = None,
+    replicas: Annotated[int | None, option("Replicas that take requests.")] = None,
     prefill_replicas: Annotated[int, typer.Option(help="Separate prefill replicas; 0: none.")] = 0,
-    kv_link: Annotated[Text, _option("Link that caches go over, 400Gb/s; 50 GB/s if left out.")] = None,
+    kv_link: Annotated[Text, option("Link that caches go over, 400Gb/s; 50 GB/s if left out.")] = None,
     router: Annotated[
         str, typer.Option(help="random, round-robin, least-loaded, prefix-aware, sticky.")
     ] = "least-loaded",
     event: Annotated[
-        list[str] | None, _option("fail, start or drain a replica: 300s,fail,0; repeat for several.")
+        list[str] | None, option("fail, start or drain a replica: 300s,fail,0; repeat for several.")
     ] = None,
-    tp: Annotated[Text, _option("Tensor parallel GPUs of a replica.")] = None,
-    pp: Annotated[Text, _option("Pipeline stages.")] = None,
-    dp: Annotated[Text, _option("Data-parallel ranks of attention inside a replica; experts are shared.")] = None,
-    ep: Annotated[Text, _option("Expert parallel ranks, at most --tp times --dp.")] = None,
-    weights: Annotated[Text, _option("Weight format; the checkpoint's own if left out.")] = None,
-    kv: Annotated[Text, _option("Format of the KV cache.")] = None,
-    engine: Annotated[Text, _option("vllm, sglang, trtllm.")] = None,
-    calibration: Annotated[Text, _option("measured, rule-of-thumb, or a TOML file.")] = None,
-    max_num_seqs: Annotated[Text, _option("Requests in one step at most; the engine's own if left out.")] = None,
-    max_num_batched_tokens: Annotated[Text, _option("Tokens in one step at most.")] = None,
-    max_model_len: Annotated[Text, _option("Longest context; longer requests are refused.")] = None,
+    tp: Annotated[Text, option("Tensor parallel GPUs of a replica.")] = None,
+    pp: Stages = None,
+    dp: AttentionRanks = None,
+    ep: ExpertRanks = None,
+    weights: Annotated[Text, option("Weight format; the checkpoint's own if left out.")] = None,
+    kv: Annotated[Text, option("Format of the KV cache.")] = None,
+    engine: Annotated[Text, option("vllm, sglang, trtllm.")] = None,
+    calibration: Annotated[Text, option("measured, rule-of-thumb, or a TOML file.")] = None,
+    max_num_seqs: Annotated[Text, option("Requests in one step at most; the engine's own if left out.")] = None,
+    max_num_batched_tokens: Annotated[Text, option("Tokens in one step at most.")] = None,
+    max_model_len: Annotated[Text, option("Longest context; longer requests are refused.")] = None,
     chunked_prefill: Annotated[
         bool, typer.Option(help="Whether long prompts are split and share steps with sequences that decode.")
     ] = True,
     batching: Annotated[str, typer.Option(help="continuous or static.")] = "continuous",
     kv_reservation: Annotated[
         Text,
-        _option(
+        option(
             "paged, answer (room for all of it) or longest (for the longest request); the engine's own if left out."
         ),
     ] = None,
-    slo_ttft: Annotated[Text, _option("Time to first token.")] = None,
-    slo_tpot: Annotated[Text, _option("Time per output token.")] = None,
-    percentile: Annotated[
-        Text, _option("Share of requests that must meet the targets, in percent; mean if left out.")
-    ] = None,
-    ttft_percentile: Annotated[Text, _option("The same for TTFT alone.")] = None,
-    tpot_percentile: Annotated[Text, _option("The same for TPOT alone.")] = None,
+    slo_ttft: Annotated[Text, option("Time to first token.")] = None,
+    slo_tpot: Annotated[Text, option("Time per output token.")] = None,
+    percentile: Percentile = None,
+    ttft_percentile: TtftPercentile = None,
+    tpot_percentile: TpotPercentile = None,
     statistic: Annotated[
         str, typer.Option(help="What the TPOT target is for: request (each one's TPOT) or itl (all gaps pooled).")
     ] = "request",
-    window: Annotated[Text, _option("Targets hold in every window of this length: 1min; the whole run.")] = None,
-    requests: Annotated[int | None, _option("Requests of one replication.")] = None,
-    duration: Annotated[Text, _option("Length of one replication: 10min.")] = None,
-    horizon: Annotated[Text, _option("End of a replication; who is not done then is a miss.")] = None,
-    replications: Annotated[int | None, _option("Independent runs.")] = None,
+    window: Annotated[Text, option("Targets hold in every window of this length: 1min; the whole run.")] = None,
+    requests: Annotated[int | None, option("Requests of one replication.")] = None,
+    duration: Annotated[Text, option("Length of one replication: 10min.")] = None,
+    horizon: Annotated[Text, option("End of a replication; who is not done then is a miss.")] = None,
+    replications: Annotated[int | None, option("Independent runs.")] = None,
     warm_up: Annotated[float, typer.Option(help="Share of the time left out at the begin.")] = 0.1,
     seed: Annotated[int, typer.Option(help="Seed of the first replication.")] = 0,
-    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
-    out: Annotated[Path | None, _option("Write to this file.", "--out", "-o")] = None,
+    format: Format = "table",
+    out: OutFile = None,
 ) -> None:
     """Replay traffic on replicas and report latency percentiles and goodput."""
     from sizing.cli import _simulation as asking

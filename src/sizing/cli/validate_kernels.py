@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from sizing.cli._options import Format, PredictionsFile
+
 
 def command(
     folder: Annotated[
@@ -15,8 +17,8 @@ def command(
         ),
     ] = None,
     calibration: Annotated[str, typer.Option(help="Constants: measured, rule-of-thumb or a TOML file.")] = "measured",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write per-row predictions to this CSV file.")] = None,
-    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
+    out: PredictionsFile = None,
+    format: Format = "table",
 ) -> None:
     """Predict the time of each measured kernel and print the error table by GPU, engine and operation."""
     from sizing.cli.output import emit, progress

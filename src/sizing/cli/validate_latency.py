@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from sizing.cli._configs import Configs
+from sizing.cli._options import Constants, Format, PredictionsFile
 
 
 def command(
@@ -13,9 +14,9 @@ def command(
         Path | None, typer.Argument(help="CSV file of static batches; the curated set if left out.", show_default=False)
     ] = None,
     configs: Configs = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write per-row predictions to this CSV file.")] = None,
-    calibration: Annotated[str, typer.Option(help="measured, rule-of-thumb, or a TOML file.")] = "measured",
-    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
+    out: PredictionsFile = None,
+    calibration: Constants = "measured",
+    format: Format = "table",
 ) -> None:
     """Predict each measured static batch and print the error table."""
     from sizing.cli._predictions import predict_and_report

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from sizing.cli._configs import Configs
+from sizing.cli._options import Format, PredictionsFile
 
 
 def command(
@@ -13,8 +14,8 @@ def command(
         Path | None, typer.Argument(help="CSV file of start-up logs; the curated set if left out.", show_default=False)
     ] = None,
     configs: Configs = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write per-row predictions to this CSV file.")] = None,
-    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
+    out: PredictionsFile = None,
+    format: Format = "table",
 ) -> None:
     """Predict the memory budget of each start-up log and print the error table."""
     from sizing.cli.output import emit, progress

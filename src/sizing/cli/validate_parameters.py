@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from sizing.cli._configs import Configs
+from sizing.cli._options import Format
 
 
 def command(
@@ -15,7 +16,7 @@ def command(
     ] = None,
     configs: Configs = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write each row to this CSV (or .json) file.")] = None,
-    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
+    format: Format = "table",
 ) -> None:
     """Count the parameters of each model and print the error table."""
     from sizing.cli.output import emit, progress

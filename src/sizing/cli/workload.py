@@ -5,6 +5,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from sizing.cli._options import Format, OutFile
+
 
 class Shown(NamedTuple):
     """Traffic as rows, with what stands above and below them, and what a fitted file would hold."""
@@ -31,8 +33,8 @@ def command(
     lengths: Annotated[str, typer.Option(help="Lengths of the fit: quantiles, lognormal or mean.")] = "quantiles",
     rps: Annotated[str | None, typer.Option(help="Request rate of a shape or a workload file, or of the fit.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of arrivals inside clock ticks.")] = 0,
-    format: Annotated[str, typer.Option(help="table, csv, json or md.")] = "table",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file.")] = None,
+    format: Format = "table",
+    out: OutFile = None,
     plot: Annotated[bool, typer.Option(help="Draw rate and lengths below the table.")] = True,
 ) -> None:
     """Show what a trace or a request shape holds; fit a workload file to it."""
