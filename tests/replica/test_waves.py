@@ -11,7 +11,7 @@ from sizing.deployment import Deployment, EngineSettings, NumberFormats, Paralle
 from sizing.engines.timing import engine_timing
 from sizing.replica.loads import Lengths
 from sizing.replica.run import ClosedLoop, Room, predict_run
-from sizing.replica.waves import ARRIVAL_S, wave
+from sizing.replica.waves import ARRIVAL_S, groups_of, wave
 from sizing.steptime import step_model
 from sizing.validation.serving import calibrated
 
@@ -105,3 +105,13 @@ def test_prompts_wait_for_each_other_as_measured(size, chip, tp, isl, osl, users
         predict_run(steps, room, ClosedLoop(users=u), lengths, timing.scheduling(8192)).ttft_s.value for u in (1, users)
     )
     assert many / one == pytest.approx(ratio, rel=0.25), NIM
+
+
+@pytest.mark.parametrize("users", [7, 60, 300, 5000])
+@pytest.mark.parametrize(("fixed_s", "token_s"), [(1e-3, 1e-7), (6e-3, 2e-6), (2e-2, 1e-5), (5e-2, 2e-4)])
+def test_every_request_of_a_wave_is_in_one_of_its_groups(users, fixed_s, token_s):
+    most = 32768 / 500
+    sizes, copies = groups_of(users, most, fixed_s + 500 * token_s, 500 * token_s)
+    assert float(sizes @ copies) == pytest.approx(users)
+    assert sizes.max() <= most + 1e-9
+    assert len(sizes) <= 40

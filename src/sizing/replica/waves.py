@@ -14,8 +14,8 @@ from sizing.steptime import StepModel
 ARRIVAL_S = 2e-3
 """Time between the prompts of one wave as they reach the engine: TTFT of 25 to 250 users with prompts of 200 tokens
 (NIM, GenAI-Perf): 1 to 3 ms do alike, with 0 the TTFT of 100 users is 2-3 times too long. [s]"""
-MOST_GROUPS = 64
-"""Groups of a wave that are told apart. [1]"""
+MOST_GROUPS, SAME = 16, 1e-2
+"""Groups of a wave that are told apart, and the share that two of the same size may differ by. [1], [1]"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ def _mixed(steps: StepModel, active: float, lengths: Lengths, scheduling: Schedu
     most = max(scheduling.token_budget / lengths.input_tokens, 1.0)
     ends = _prefill_s(steps, np.array([1.0, max(min(active - 1.0, most), 1.0 + TIE)]), lengths, scheduling)
     slope = (ends[:, 1] - ends[:, 0]) / max(min(active - 1.0, most) - 1.0, TIE)
-    sizes, copies = _groups(active, most, float(ends[0, 0]), float(slope[0]))
+    sizes, copies = groups_of(active, most, float(ends[0, 0]), float(slope[0]))
     time_s = ends[:, :1] + slope[:, None] * (sizes - 1.0)
     before_s = np.concatenate([0.0 * time_s[:, :1], time_s[:, :-1]], axis=1)
     # of several alike each but the first waits for one of its own kind
@@ -127,15 +127,26 @@ def _mixed(steps: StepModel, active: float, lengths: Lengths, scheduling: Schedu
                 active=active, output_tokens=output)  # fmt: skip
 
 
-def _groups(active: float, most: float, one_s: float, slope_s: float) -> tuple[NDArray[np.float64], ...]:
-    """Sizes of the groups of a wave, in their order, and how many follow each other alike. [request], [1]"""
+def groups_of(active: float, most: float, one_s: float, slope_s: float) -> tuple[NDArray[np.float64], ...]:
+    """Sizes of the groups of a wave, in their order, and how many follow each other alike. [request], [1]
+
+    Parameters
+    ----------
+    active
+        Requests of the wave. [request]
+    most
+        Prompts that fit one step. [request]
+    one_s, slope_s
+        A step with one prompt, and what each further one adds. [s], [s]
+    """
     sizes, copies = [1.0], [1.0]
     left = active - 1.0
-    while left > 1e-9 and len(sizes) < MOST_GROUPS:
+    while left > TIE:
         came = (one_s + slope_s * (sizes[-1] - 1.0)) / ARRIVAL_S
         size = min(left, most, max(came, 1.0))
-        alike = max(np.floor(left / size), 1.0) if size == most else 1.0
+        steady = size == most or abs(size - sizes[-1]) < SAME * size or len(sizes) >= MOST_GROUPS
+        alike = max(left // size, 1.0) if steady else 1.0
         sizes.append(size)
-        copies.append(float(alike))
-        left -= size * float(alike)
+        copies.append(alike)
+        left -= size * alike
     return np.array(sizes), np.array(copies)
