@@ -61,6 +61,8 @@ def host_ps(s: Ints, f: Floats, n: int) -> float:
 @compiled
 def beside_ps(kernels: float, host: float) -> float:
     """Kernels and host side by side: exactly ``kernels`` where the host does nothing. [ps]"""
+    if host == 0.0:
+        return kernels
     kernels, host = kernels * kernels, host * host
     return sqrt(sqrt(kernels * kernels + host * host))
 
