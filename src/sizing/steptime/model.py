@@ -195,9 +195,15 @@ class StepModel:
         engine = self.engine
         if self.launch_s:
             kernels_s = self._eager_s(kernels_s, step)
-        own = engine.step_s + engine.sequence_s * step.batch + engine.prefill_token_s * step.new
-        whole = side_by_side(engine.scale * kernels_s + own, engine.host_step_s + engine.host_sequence_s * step.batch)
+        mine = step.batch / self._schedulers
+        own = engine.step_s + engine.sequence_s * mine + engine.prefill_token_s * step.new
+        whole = side_by_side(engine.scale * kernels_s + own, engine.host_step_s + engine.host_sequence_s * mine)
         return np.where(step.tokens > 0, whole + np.where(step.new > 0, engine.prefill_step_s, 0.0), 0.0)
+
+    @property
+    def _schedulers(self) -> int:
+        """Ranks of data-parallel attention, each of which schedules and streams its own sequences."""
+        return self.deployment.parallelism.dp
 
     def _eager_s(self, kernels_s: Seconds, step: Step) -> Seconds:
         """Kernels launched one by one, a cache copied as it grows, scores written out after a history. [s]
@@ -342,9 +348,10 @@ class StepModel:
             tokens=tokens, linear_s=scale * linear, decode_batch=batch, decode_context=context,
             decode_attention_s=scale * decode.reshape(len(batch), len(context)), prefill_tokens=new,
             prefill_context=attended, prefill_attention_s=scale * prefill.reshape(len(new), len(attended)),
-            step_s=middle(engine.step_s), sequence_s=middle(engine.sequence_s) + scale * slope,
+            step_s=middle(engine.step_s), sequence_s=middle(engine.sequence_s) / self._schedulers + scale * slope,
             prefill_step_s=middle(engine.prefill_step_s), prefill_sequence_s=scale * slope,
-            host_step_s=middle(engine.host_step_s), host_sequence_s=middle(engine.host_sequence_s),
+            host_step_s=middle(engine.host_step_s),
+            host_sequence_s=middle(engine.host_sequence_s) / self._schedulers,
             request_s=middle(engine.first_token_s), first_token_steps=middle(engine.first_token_steps),
         )  # fmt: skip
 
