@@ -228,8 +228,8 @@ BY_KEY: Mapping[str, Mapping[str, float]] = {
     "combine": {"fixed_s": 8e-5, "link_fraction": 0.38, "smoothness": 1.0, "growth": 0.0},
     "dispatch_low": {"fixed_s": 6e-5, "link_fraction": 0.18, "smoothness": 1.8, "growth": 0.0},
     "combine_low": {"fixed_s": 5e-5, "link_fraction": 0.19, "smoothness": 2.5, "growth": 0.0},
-    "library_all_reduce": {"fixed_s": 7e-6, "growth": 0.6},
-    "gather": {"fixed_s": 7e-6, "growth": 0.5},
+    "library_all_reduce": {"fixed_s": 7e-6, "link_fraction": 0.7, "growth": 0.6},
+    "gather": {"fixed_s": 7e-6, "link_fraction": 0.7, "growth": 0.4},
     "point_to_point": {"fixed_s": 1e-5, "link_fraction": 0.75, "smoothness": 1.5, "growth": 0.0},
 }  # fmt: skip
 """Defaults of single families and formats: what holds on every GPU for want of a fit."""

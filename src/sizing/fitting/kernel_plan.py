@@ -160,12 +160,14 @@ PLANS = (
         )
     ),
     *(
-        Plan(families=(name,), operations=(name,), shared=("fixed_s", "link_fraction"),
-             optional=("smoothness", "growth"), worth=0.04, aim=0.10)
-        for name in ("all_reduce", "library_all_reduce", "gather")
+        Plan(families=(name,), operations=(name,), shared=shared, optional=optional, worth=0.04, aim=0.10)
+        for name, shared, optional in (
+            ("all_reduce", ("fixed_s", "link_fraction"), ("smoothness", "growth")),
+            ("library_all_reduce", ("fixed_s",), ()), ("gather", ("fixed_s",), ()),
+        )
     ),
     *(
-        Plan(families=(name,), operations=(name,), shared=("fixed_s", "link_fraction"), optional=("smoothness",),
+        Plan(families=(name,), operations=(name,), shared=("fixed_s",), optional=("link_fraction",), worth=0.3,
              aim=0.10)
         for name in ("dispatch", "combine", "dispatch_low", "combine_low")
     ),
