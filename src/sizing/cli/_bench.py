@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sizing.cli._options import Stages, option
+
 if TYPE_CHECKING:
     from sizing.benchmarks.point import BenchPoint
     from sizing.deployment import EngineSettings
-
-
-def option(text: str, *names: str) -> Any:
-    """An option without a shown default."""
-    return typer.Option(*names, help=text, show_default=False)
 
 
 Files = Annotated[list[Path], typer.Argument(help="Result files or their folders, of any tool.", show_default=False)]
@@ -25,7 +22,6 @@ GpuName = Annotated[str | None, option("GPU that the run was on.", "--gpu", "-g"
 Engine = Annotated[str | None, option("Engine: vllm, sglang, trtllm, ...")]
 Version = Annotated[str | None, option("Engine version, as its log prints it.")]
 Tp = Annotated[str | None, option("Tensor parallel GPUs.")]
-Pp = Annotated[str | None, option("Pipeline stages.")]
 Ep = Annotated[str | None, option("Expert parallel ranks.")]
 Dp = Annotated[str | None, option("Data-parallel attention ranks.")]
 Weights = Annotated[str | None, option("Weight format: bf16, fp8, nvfp4, int4, ...")]
@@ -39,8 +35,6 @@ Sequences = Annotated[str | None, option("Requests in one engine step at most.")
 Budget = Annotated[str | None, option("Tokens in one engine step at most.")]
 Longest = Annotated[str | None, option("Longest context: 32k.")]
 Name = Annotated[str, typer.Option("--calibration", help="measured, rule-of-thumb or a TOML file.")]
-Format = Annotated[str, typer.Option(help="table, csv, json or md.")]
-Out = Annotated[Path | None, option("Write to this file.", "--out", "-o")]
 
 
 FACTS = ("model", "gpu", "engine", "engine_version", "tp", "pp", "ep", "dp", "replicas", "weights", "kv")
@@ -58,7 +52,7 @@ class Run:
     engine: Engine = None
     engine_version: Version = None
     tp: Tp = None
-    pp: Pp = None
+    pp: Stages = None
     ep: Ep = None
     dp: Dp = None
     replicas: Replicas = None

@@ -3,14 +3,15 @@
 from typing import Annotated
 
 from sizing.cli import _bench as bench
+from sizing.cli._options import Format, OutFile, option
 
 
 @bench.told_of_a_run
 def command(
     run: bench.Run,
-    constants: Annotated[str | None, bench.option("Constants to free, separated by commas; all if left out.")] = None,
-    format: bench.Format = "table",
-    out: bench.Out = None,
+    constants: Annotated[str | None, option("Constants to free, separated by commas; all if left out.")] = None,
+    format: Format = "table",
+    out: OutFile = None,
 ) -> None:
     """Fit the engine's constants to a load test and write them for --calibration."""
     from sizing.cli.output import emit

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from sizing.cli._options import Format, OutFile, option
+from sizing.cli._options import Format, OutFile, OwnCatalog, Stages, option
 
 
 def command(
@@ -11,7 +11,7 @@ def command(
     engine: Annotated[str, option("vllm, sglang, trtllm or transformers.")] = "vllm",
     engine_version: Annotated[str | None, option("Version, as the log prints it.")] = None,
     tp: Annotated[str | None, option("Tensor parallel GPUs.")] = None,
-    pp: Annotated[str | None, option("Pipeline stages.")] = None,
+    pp: Stages = None,
     dp: Annotated[str | None, option("Data-parallel attention ranks.")] = None,
     ep: Annotated[str | None, option("Expert parallel ranks.")] = None,
     dcp: Annotated[str | None, option("Decode context parallel ranks.")] = None,
@@ -24,7 +24,7 @@ def command(
     input: Annotated[str | None, option("Input tokens of a request.")] = None,
     output: Annotated[str | None, option("Output tokens of a request.")] = None,
     memory_rule: Annotated[str, option("usable (the engine's rules) or datasheet.")] = "usable",
-    catalog: Annotated[str | None, option("TOML file with GPUs, models and prices of your own.")] = None,
+    catalog: OwnCatalog = None,
     format: Format = "table",
     out: OutFile = None,
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from sizing.cli import _bench as bench
+from sizing.cli._options import Format, OutFile, option
 
 
 @bench.told_of_a_run
@@ -15,10 +16,10 @@ def command(
     held_out: Annotated[bool, typer.Option(help="Fit a few concurrencies of each run, score the others.")] = False,
     lowest: Annotated[bool, typer.Option(help="With --held-out: fit the lowest, score the higher.")] = False,
     fitted: Annotated[str, typer.Option(help="Concurrencies to fit in each run, with --held-out.")] = "3",
-    runs: Annotated[str | None, bench.option("Runs to take at most, evenly through the file, with --held-out.")] = None,
-    export: Annotated[Path | None, bench.option("Write the points as llm-d benchmark reports 0.2.1.")] = None,
-    format: bench.Format = "table",
-    out: bench.Out = None,
+    runs: Annotated[str | None, option("Runs to take at most, evenly through the file, with --held-out.")] = None,
+    export: Annotated[Path | None, option("Write the points as llm-d benchmark reports 0.2.1.")] = None,
+    format: Format = "table",
+    out: OutFile = None,
 ) -> None:
     """Hold predictions against a load test: ratios by metric, and what explains them."""
     from sizing import units

@@ -9,20 +9,17 @@ from sizing.cli._bench import (
     Budget,
     Dp,
     Ep,
-    Format,
     GpuName,
     Kv,
     Longest,
     Model,
-    Out,
-    Pp,
     Sequences,
     Tp,
     Utilization,
     Version,
     Weights,
-    option,
 )
+from sizing.cli._options import Format, OutFile, Stages, option
 
 
 def command(
@@ -32,7 +29,7 @@ def command(
     gpu: GpuName = None,
     engine_version: Version = None,
     tp: Tp = None,
-    pp: Pp = None,
+    pp: Stages = None,
     ep: Ep = None,
     dp: Dp = None,
     weights: Weights = None,
@@ -42,7 +39,7 @@ def command(
     max_num_seqs: Sequences = None,
     max_num_batched_tokens: Budget = None,
     format: Format = "table",
-    out: Out = None,
+    out: OutFile = None,
 ) -> None:
     """Hold the memory budget against a start-up log, line by line."""
     from sizing import units
