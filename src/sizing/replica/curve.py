@@ -76,6 +76,34 @@ def decode_tokens_s(steps: StepModel, batch: Values, lengths: Lengths, schedulin
     return (step_s + draft * np.asarray(steps.step_s(batch, context))) / scheduling.accepted
 
 
+def chunks_of(lengths: Lengths, scheduling: Scheduling) -> float:
+    """Steps that the mean prompt takes, a token budget each. [1]
+
+    Parameters
+    ----------
+    lengths, scheduling
+        Of requests and engine.
+    """
+    return max(float(np.ceil(lengths.input_tokens / max(scheduling.token_budget, 16.0))), 1.0)
+
+
+def prefill_s(steps: StepModel, counts: Values, lengths: Lengths, scheduling: Scheduling) -> Values:
+    """Steps that do nothing but prefill so many prompts of the mean length, in chunks of the token budget. [s]
+
+    Parameters
+    ----------
+    steps
+        Step times.
+    counts
+        Prompts of a step. [request]
+    lengths, scheduling
+        Of requests and engine.
+    """
+    prompt, none, chunks = lengths.input_tokens, np.zeros_like(counts), chunks_of(lengths, scheduling)
+    pairs = counts * prompt * (prompt + 1.0) / 2.0
+    return np.asarray(chunks * steps.step_s(none, none, counts * prompt / chunks, pairs / chunks, counts))
+
+
 def run_curve(steps: StepModel, lengths: Lengths, scheduling: Scheduling, most: float, others: float = 1.0,
               points: int = POINTS) -> Curve:  # fmt: skip
     """Throughput and latency of a replica over the number of decoding requests.
@@ -99,7 +127,7 @@ def run_curve(steps: StepModel, lengths: Lengths, scheduling: Scheduling, most: 
     in_step = lengths.fixed and scheduling.lockstep and others < 1.0
     prompt, output = lengths.input_tokens, max(lengths.output_tokens - 1.0, TIE)
     budget = max(scheduling.token_budget, 16.0)
-    chunks = max(np.ceil(prompt / budget), 1.0) if scheduling.chunked else 1.0
+    chunks = chunks_of(lengths, scheduling) if scheduling.chunked else 1.0
     several = max(budget / prompt, 1.0)
     seen = 1.0 + others * decoding
     attended = prompt * (prompt + 1.0) / 2.0 * (1.0 + lengths.input_cv**2)

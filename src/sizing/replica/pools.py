@@ -3,6 +3,7 @@
 import numpy as np
 
 from sizing.engines.timing import Scheduling
+from sizing.replica.curve import chunks_of, prefill_s
 from sizing.replica.run import (
     ClosedLoop,
     Curve,
@@ -56,14 +57,8 @@ def predict_pools(
     output = max(lengths.output_tokens - 1.0, 1e-9)
     tpot = decode_tokens_s(decode, 1.0 + decoding, lengths, scheduling)
     rate = takers * decoding / (output * tpot)
-    budget = max(scheduling.token_budget, 16.0)
-    chunks = max(float(np.ceil(lengths.input_tokens / budget)), 1.0)
-    prompt = lengths.input_tokens / chunks
-    pairs = lengths.input_tokens * (lengths.input_tokens + 1.0) / 2.0 / chunks
-    several = max(budget / lengths.input_tokens, 1.0)
-    one, full = np.array([1.0]), np.array([several])
-    alone_s = chunks * prefill.step_s(0 * one, 0 * one, one * prompt, one * pairs, one)
-    full_s = chunks * prefill.step_s(0 * one, 0 * one, full * prompt, full * pairs, full)
+    several = max(max(scheduling.token_budget, 16.0) / lengths.input_tokens, 1.0)
+    alone_s, full_s = np.split(prefill_s(prefill, np.array([1.0, several]), lengths, scheduling), 2, axis=-1)
     service = np.minimum(alone_s, full_s / several) / givers
     use = np.minimum(rate * service, 0.9995)
     moved = lengths.input_tokens * decode.deployment.model.kv_bytes_per_token(decode.deployment.formats.kv)
@@ -71,9 +66,10 @@ def predict_pools(
     held = prefill.engine.first_token_steps * delivery_share(1.0 + decoding) * tpot
     start = prefill.engine.start_scale * start + prefill.engine.first_token_s + held
     rate = np.minimum(rate, 0.9995 / service)
+    full_step_s = full_s / chunks_of(lengths, scheduling)
     curve = Curve(
         decoding=decoding, rate_per_s=rate, tpot_s=np.broadcast_to(tpot, rate.shape), start_s=start,
-        active=takers * decoding + rate * start, full_step_s=np.broadcast_to(full_s / chunks, rate.shape),
+        active=takers * decoding + rate * start, full_step_s=np.broadcast_to(full_step_s, rate.shape),
         decode_s=np.broadcast_to(tpot, rate.shape), stall_s=np.zeros_like(rate),
     )  # fmt: skip
     state: State = {"waiting": 0.0, "limited_by": "load", "kv_short": False}

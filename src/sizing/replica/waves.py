@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sizing.engines.timing import Scheduling
-from sizing.replica.curve import decode_tokens_s
+from sizing.replica.curve import decode_tokens_s, prefill_s
 from sizing.replica.loads import TIE, Lengths, Values
 from sizing.steptable import delivery_share
 from sizing.steptime import StepModel
@@ -64,15 +64,6 @@ def wave(steps: StepModel, active: float, lengths: Lengths, scheduling: Scheduli
     return form(steps, active, lengths, scheduling)
 
 
-def _prefill_s(steps: StepModel, counts: NDArray[np.float64], lengths: Lengths, scheduling: Scheduling) -> Values:
-    """Steps that prefill so many prompts, draws x counts. [s]"""
-    prompt = lengths.input_tokens
-    chunks = max(float(np.ceil(prompt / max(scheduling.token_budget, 16.0))), 1.0)
-    pairs = prompt * (prompt + 1.0) / 2.0 * counts / chunks
-    none = np.zeros_like(counts)
-    return np.atleast_2d(chunks * steps.step_s(none, none, prompt * counts / chunks, pairs, counts))
-
-
 def _after(steps: StepModel, active: float, decode_s: Values) -> Values:
     """What a first token that is computed still waits for. [s]"""
     own = steps.engine
@@ -91,7 +82,7 @@ def _prefill_first(steps: StepModel, active: float, lengths: Lengths, scheduling
     """
     count = min(active, max(scheduling.token_budget / lengths.input_tokens, 1.0))
     needed = active / count
-    full_s = _prefill_s(steps, np.array([count]), lengths, scheduling)[:, 0]
+    full_s = np.ravel(prefill_s(steps, np.array([count]), lengths, scheduling))
     decode_s = _decode_s(steps, active, lengths, scheduling)
     output = max(lengths.output_tokens - 1.0, TIE)
     start = np.ravel(steps.engine.start_scale) * full_s * (needed + 1.0) / 2.0 + _after(steps, active, decode_s)
@@ -107,7 +98,9 @@ def _mixed(steps: StepModel, active: float, lengths: Lengths, scheduling: Schedu
     prompts fit one step, by all others, since the next wave of the first groups begins before the last answers end.
     """
     most = max(scheduling.token_budget / lengths.input_tokens, 1.0)
-    ends = _prefill_s(steps, np.array([1.0, max(min(active - 1.0, most), 1.0 + TIE)]), lengths, scheduling)
+    ends = np.atleast_2d(
+        prefill_s(steps, np.array([1.0, max(min(active - 1.0, most), 1.0 + TIE)]), lengths, scheduling)
+    )
     slope = (ends[:, 1] - ends[:, 0]) / max(min(active - 1.0, most) - 1.0, TIE)
     sizes, copies = groups_of(active, most, float(ends[0, 0]), float(slope[0]))
     time_s = ends[:, :1] + slope[:, None] * (sizes - 1.0)
