@@ -221,16 +221,16 @@ def _burst(steps: StepModel, room: Room, requests: float | None, lengths: Length
     others = (active - 1.0) / active if active > 1 else 0.0
     curve = run_curve(steps, lengths, scheduling, active, others)
     found = curve_at(curve, curve.active, active)
-    wave = _first_wave_s(found, active, lengths, scheduling, steps.engine)
+    first_wave = _first_wave_s(found, active, lengths, scheduling, steps.engine)
     first = min(active / count, 1.0)
     alone = _first_tpot_s(steps, found, active, lengths, scheduling)
     residence = found["start_s"] + (lengths.output_tokens - 1.0) * found["tpot_s"]
-    first_s = np.maximum(wave + (lengths.output_tokens - 1.0) * alone, residence)
+    first_s = np.maximum(first_wave + (lengths.output_tokens - 1.0) * alone, residence)
     found["tpot_s"] = first * np.maximum(alone, found["tpot_s"]) + (1.0 - first) * found["tpot_s"]
     waiting = max(count - active, 0.0)
     fresh = residence * max(1.0 - lengths.output_cv**2, 0.0) / 2.0 if waiting else 0.0
     queue = waiting / found["rate_per_s"] / 2.0 + fresh
-    found["ttft_s"] = first * wave + (1.0 - first) * (found["start_s"] + queue)
+    found["ttft_s"] = first * first_wave + (1.0 - first) * (found["start_s"] + queue)
     if count < 1e8:
         last_s = np.ravel(decode_tokens_s(steps, np.array([max(active / 16.0, 1.0)]), lengths, scheduling))
         found["rate_per_s"] = count / (first_s + _later_s(curve, residence, count, active, lengths, last_s))

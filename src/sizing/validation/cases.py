@@ -99,8 +99,9 @@ def _weights(row: Mapping[str, str], model: Model, gpu: Gpu, notes: Notes) -> st
     """Weight format asked for; None for the checkpoint's own."""
     text = (row.get("weight_precision") or "").lower()
     if not text.strip() and (row.get("len_dist") or "").startswith("mlperf"):
-        kept = "gsm8k" in row["len_dist"]  # entries of that data set that name a format name FP8, on Blackwell too
-        text = next((name for name in ("fp4", "fp8")[kept:] if name in gpu.peak_flops_per_s), "bf16")
+        # entries of Mixtral's data set that name a format name FP8, on Blackwell too
+        formats = ("fp8",) if "gsm8k" in row["len_dist"] else ("fp4", "fp8")
+        text = next((name for name in formats if name in gpu.peak_flops_per_s), "bf16")
         notes.texts.append(f"{text}: the narrowest tensor type of the GPU that MLPerf entries of the data set use")
     if "checkpoint" in text or not text.strip():
         text = (row.get("model") or "").lower()
