@@ -35,7 +35,7 @@ def test_all_reduces_of_the_library_are_near_single_measurements(
     name: str, gpus: int, size: int, measured_us: float
 ) -> None:
     chip, cal = case(name)
-    found = float(collectives.all_reduce_s(size, gpus, chip, cal, family="library_all_reduce")) * 1e6
+    found = float(collectives.all_reduce_s(size, gpus, chip, cal, family="nccl.all_reduce")) * 1e6
     assert found == pytest.approx(measured_us, rel=0.25)
 
 
@@ -43,7 +43,7 @@ def test_an_engines_own_sum_of_a_decode_step_is_faster_than_the_librarys() -> No
     chip, cal = case("h100-sxm", "trtllm")
     own, library = (
         float(collectives.all_reduce_s(1 << 14, 8, chip, cal, family=family))
-        for family in ("all_reduce", "library_all_reduce")
+        for family in ("all_reduce", "nccl.all_reduce")
     )
     assert library > 2.5 * own
 

@@ -69,7 +69,7 @@ def all_reduce_s(
     gpu, cal
         The accelerator and its constants.
     family
-        ``all_reduce``, what the engine runs, or ``library_all_reduce``, NCCL's.
+        ``all_reduce``, what the engine runs, or ``nccl.all_reduce``, NCCL's.
 
     Returns
     -------
@@ -98,7 +98,42 @@ def all_gather_s(total_bytes: ArrayLike, gpus: int, gpu: Gpu, cal: Calibration) 
         Time [s].
     """
     share = (gpus - 1) / gpus
-    return _exchange_s(np.asarray(total_bytes, dtype=float) * share, gpus, "gather", gpu, cal)
+    return _exchange_s(np.asarray(total_bytes, dtype=float) * share, gpus, "nccl.gather", gpu, cal)
+
+
+def _distinct(draws: ArrayLike, places: float) -> Seconds:
+    """Distinct places that so many draws fall on, expected: ``p (1 - (1 - 1/p)^k)``. [1]"""
+    return np.asarray(places * (1.0 - (1.0 - 1.0 / places) ** np.asarray(draws, dtype=float)))
+
+
+def _crossings(top_k: ArrayLike, gpus: int, gpu: Gpu, forwards: bool) -> Seconds:
+    """Copies of a token that cross a GPU's own link: to other ranks, or over the network to other nodes. [1]
+
+    The kernels for many tokens send one copy to each node and forward it there; those for few send every copy.
+    """
+    island = max(gpu.link_domain_gpus or 1, gpu.gpus_per_node or 8)
+    places = gpus / island if gpus > island else float(gpus)
+    copies = np.asarray(top_k, dtype=float) if gpus > island and not forwards else _distinct(top_k, places)
+    return np.asarray(copies * (places - 1.0) / places)
+
+
+def _copy_tokens_s(
+    tokens: Seconds, row_bytes: Seconds, top_k: ArrayLike, gpus: int, family: str, gpu: Gpu, cal: Calibration
+) -> Seconds:
+    """``smooth max(fixed, max(n c (b + overhead) / rate, n x b / (f link)))`` for n tokens of b bytes.
+
+    ``c`` is the other ranks that a token goes to, ``x`` the copies of it that cross the link. The rate is that of the
+    few multiprocessors that copy (20 in DeepEP's tables), whatever the links carry.
+    """
+    if gpus <= 1:
+        return np.zeros(np.broadcast(tokens, row_bytes).shape)
+    c = cal.expert_exchange(family)
+    copies = tokens * _distinct(top_k, gpus) * (gpus - 1.0) / gpus
+    copy_s = copies * (row_bytes + c.overhead_bytes) / (c.copy_bytes_per_s * np.asarray(c.copy_scale))
+    crossing = tokens * _crossings(top_k, gpus, gpu, forwards=family.startswith("deepep."))
+    link_s = crossing * row_bytes / (c.link_fraction * link_bytes_per_s(gpu, gpus))
+    time_s = smooth_max(c.fixed_s, np.maximum(copy_s, link_s), c.smoothness)
+    return np.asarray(c.scale * np.where(copies > 0, time_s, 0.0))
 
 
 def all_to_all_s(
@@ -141,15 +176,14 @@ def all_to_all_s(
         Time [s].
     """
     back = element_bytes >= 2.0 if combine is None else combine
-    family = "combine" if back else "dispatch"
+    way = "combine" if back else "dispatch"
     count = np.asarray(tokens, dtype=float)
-    ranks = gpus * (1.0 - (1.0 - 1.0 / gpus) ** np.asarray(top_k, dtype=float))
-    moved = count * np.asarray(hidden, dtype=float) * element_bytes * ranks * (gpus - 1) / gpus
+    row_bytes = np.asarray(hidden, dtype=float) * element_bytes
+    families = [f"deepep.{way}", f"deepep_low.{way}"]
     if low_latency is not None:
-        return _exchange_s(moved, gpus, f"{family}_low" if low_latency else family, gpu, cal)
-    high = _exchange_s(moved, gpus, family, gpu, cal)
-    low = _exchange_s(moved, gpus, f"{family}_low", gpu, cal)
-    return np.where(count <= LOW_LATENCY_TOKENS, np.minimum(high, low), high)
+        return _copy_tokens_s(count, row_bytes, top_k, gpus, families[low_latency], gpu, cal)
+    many, few = (_copy_tokens_s(count, row_bytes, top_k, gpus, family, gpu, cal) for family in families)
+    return np.where(count <= LOW_LATENCY_TOKENS, np.minimum(many, few), many)
 
 
 def expert_exchange_s(tokens: ArrayLike, hidden: ArrayLike, top_k: ArrayLike, gpus: int, gpu: Gpu, cal: Calibration,

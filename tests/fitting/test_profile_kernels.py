@@ -14,12 +14,12 @@ from sizing.fitting.profile_kernels import columns, family, predict
         ("gemm.fp8_row", {}, "gemm.fp8"), ("moe.bf16_vllm", {}, "moe.bf16"), ("gemm.no_such", {}, None),
         ("attention_decode", {}, "attention_decode"), ("elementwise.rope", {}, "elementwise"),
         ("launch.eager", {}, None),
-        ("collective.torch", {"operation": "all_gather"}, "gather"),
-        ("collective.torch", {"operation": "reduce_scatter"}, "gather"),
+        ("collective.torch", {"operation": "all_gather"}, "nccl.gather"),
+        ("collective.torch", {"operation": "reduce_scatter"}, "nccl.gather"),
         ("collective.torch", {"operation": "point_to_point"}, "point_to_point"),
         ("collective.torch", {"operation": "all_to_all"}, None),
         # torch.distributed sums by NCCL; engines have kernels of their own, three times as fast on small messages
-        ("collective.torch", {"operation": "all_reduce"}, "library_all_reduce"),
+        ("collective.torch", {"operation": "all_reduce"}, "nccl.all_reduce"),
     ],
 )  # fmt: skip
 def test_a_profiled_kernel_gives_the_constants_of_what_it_ran(kernel, shape, belongs):
@@ -33,8 +33,8 @@ def test_a_profiled_all_reduce_is_held_against_nccl():
         {"operation": "all_reduce", "ranks": 8, "bytes": 1 << 14},
         {"operation": "all_reduce", "ranks": 2, "bytes": 1 << 26},
     ]
-    at = columns("library_all_reduce", ["collective.torch"] * 2, shapes)
-    found = predict("library_all_reduce", at, chip, cal)
+    at = columns("nccl.all_reduce", ["collective.torch"] * 2, shapes)
+    found = predict("nccl.all_reduce", at, chip, cal)
     # AIConfigurator's NCCL 2.27.3 tables: 17.4 us for 16 KB on eight H100, 253 us for 64 MB on two
     assert [float(x) * 1e6 for x in found] == pytest.approx([17.4, 253.3], rel=0.25)
     own = float(collectives.all_reduce_s(1 << 14, 8, chip, cal))

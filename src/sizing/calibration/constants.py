@@ -26,6 +26,9 @@ BOUNDS: Mapping[str, Bound] = {
     "memory_fraction": Bound(0.05, 1.0, "1", "of the HBM bandwidth"),
     "compute_fraction": Bound(0.02, 1.0, "1", "of the dense peak"),
     "link_fraction": Bound(0.02, 1.0, "1", "of the link bandwidth per direction"),
+    "overhead_bytes": Bound(0.0, 1e5, "B", "of a copy of a token beside its elements, as long as that takes to move"),
+    "copy_bytes_per_s": Bound(1e9, 1e15, "B/s", "that the multiprocessors of an exchange's kernel move, H100's"),
+    "copy_scale": Bound(0.1, 10.0, "1", "how fast this GPU's multiprocessors move copies, over H100's"),
     "ramp_bytes": Bound(0.0, 4096.0, "B", "depth, in bytes of a weight row, that filling a tile's pipeline costs"),
     "depth_s": Bound(0.0, 2e-8, "s/B", "one tile's loop, per byte of a weight row"),
     "split_s": Bound(0.0, 1.0, "s", "adding up the parts of a split depth; 1: the kernel never splits"),
@@ -144,12 +147,25 @@ class Moe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """A collective: all-reduce (the engine's own or NCCL's), gather, expert dispatch and combine, point to point."""
+    """A collective that links bound: the engine's own all-reduce, NCCL's, gathers, point to point."""
 
     fixed_s: Value = 5e-6
     link_fraction: Value = 0.72
     smoothness: Value = 0.62
     growth: Value = 0.15
+    scale: Value = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertExchange:
+    """Dispatch or combine of experts' tokens, which the kernel's multiprocessors bound before the links do."""
+
+    fixed_s: Value = 5e-6
+    link_fraction: Value = 0.72
+    copy_bytes_per_s: Value = 1e15
+    overhead_bytes: Value = 0.0
+    copy_scale: Value = 1.0
+    smoothness: Value = 1.0
     scale: Value = 1.0
 
 
@@ -195,22 +211,23 @@ FAMILIES: dict[str, type[Any]] = {
     "mla_decode": Decode,
     "mla_prefill": Prefill,
     "all_reduce": Exchange,
-    "library_all_reduce": Exchange,
-    "gather": Exchange,
-    "dispatch": Exchange,
-    "combine": Exchange,
-    "dispatch_low": Exchange,
-    "combine_low": Exchange,
+    "nccl": Exchange,
+    "deepep": ExpertExchange,
+    "deepep_low": ExpertExchange,
     "point_to_point": Exchange,
     "elementwise": Elementwise,
     "engine": EngineTime,
 }
-"""Kinds of operation; ``gemm`` and ``moe`` are kept per weight format (``gemm.fp8``)."""
+"""Kinds of operation; ``gemm`` and ``moe`` are kept per weight format (``gemm.fp8``), libraries' per collective."""
 
-BY_FORMAT = ("gemm", "moe")
 KERNEL_FORMATS = ("bf16", "fp8", "fp8_block", "nvfp4", "int8", "int8_weight", "int4_weight")
 """Weight formats that kernels differ by."""
-
+EXPERT_WAYS = ("dispatch", "combine")
+BY_FORMAT: Mapping[str, tuple[str, ...]] = {
+    "gemm": KERNEL_FORMATS, "moe": KERNEL_FORMATS, "nccl": ("all_reduce", "gather"),
+    "deepep": EXPERT_WAYS, "deepep_low": EXPERT_WAYS,
+}  # fmt: skip
+"""What a family is kept apart by: weight formats of products, collectives of a library."""
 
 BY_KEY: Mapping[str, Mapping[str, float]] = {
     "gemm.fp8_block": {"fixed_s": 4.5e-6, "compute_fraction": 0.7, "ramp_bytes": 620.0, "split_s": 1.0,
@@ -224,12 +241,15 @@ BY_KEY: Mapping[str, Mapping[str, float]] = {
     "attention_prefill": {"ramp_tokens": 250.0, "narrow": 0.83},
     "mla_decode": {"compute_fraction": 0.95, "unit_s": 6e-6},
     "mla_prefill": {"compute_fraction": 0.66, "memory_fraction": 0.8, "ramp_tokens": 70.0},
-    "dispatch": {"fixed_s": 2.7e-4, "link_fraction": 0.45, "smoothness": 1.6, "growth": 0.0},
-    "combine": {"fixed_s": 8e-5, "link_fraction": 0.38, "smoothness": 1.0, "growth": 0.0},
-    "dispatch_low": {"fixed_s": 6e-5, "link_fraction": 0.18, "smoothness": 1.8, "growth": 0.0},
-    "combine_low": {"fixed_s": 5e-5, "link_fraction": 0.19, "smoothness": 2.5, "growth": 0.0},
-    "library_all_reduce": {"fixed_s": 7e-6, "link_fraction": 0.7, "growth": 0.6},
-    "gather": {"fixed_s": 7e-6, "link_fraction": 0.7, "growth": 0.4},
+    "nccl.all_reduce": {"fixed_s": 7e-6, "link_fraction": 0.7, "growth": 0.68},
+    "nccl.gather": {"fixed_s": 7e-6, "link_fraction": 0.7, "growth": 0.35},
+    "deepep.dispatch": {"fixed_s": 2.7e-4, "link_fraction": 0.8, "copy_bytes_per_s": 3.5e11, "overhead_bytes": 7300.0,
+                        "smoothness": 1.8},
+    "deepep.combine": {"fixed_s": 8.5e-5, "link_fraction": 0.8, "copy_bytes_per_s": 2.65e11, "overhead_bytes": 6800.0,
+                       "smoothness": 1.04},
+    "deepep_low.dispatch": {"fixed_s": 5.7e-5, "link_fraction": 0.75, "copy_bytes_per_s": 1.03e11,
+                            "overhead_bytes": 2700.0, "smoothness": 2.0},
+    "deepep_low.combine": {"fixed_s": 5.6e-5, "link_fraction": 0.75, "copy_bytes_per_s": 9.2e10, "smoothness": 3.3},
     "point_to_point": {"fixed_s": 1e-5, "link_fraction": 0.75, "smoothness": 1.5, "growth": 0.0},
 }  # fmt: skip
 """Defaults of single families and formats: what holds on every GPU for want of a fit."""
@@ -247,8 +267,8 @@ def default(key: str) -> Any:
 
 
 def family_keys() -> list[tuple[str, type[Any]]]:
-    """Every family with its record, ``gemm`` and ``moe`` once per format."""
+    """Every family with its record, those of :data:`BY_FORMAT` once per format."""
     keys: list[tuple[str, type[Any]]] = []
     for family, kind in FAMILIES.items():
-        keys += [(f"{family}.{f}", kind) for f in KERNEL_FORMATS] if family in BY_FORMAT else [(family, kind)]
+        keys += [(f"{family}.{f}", kind) for f in BY_FORMAT[family]] if family in BY_FORMAT else [(family, kind)]
     return keys

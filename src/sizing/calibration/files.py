@@ -14,7 +14,7 @@ Layout (``schema = 1``)::
     residual = 0.08                   # log-sigma of measured over predicted, single calls
     compute_fraction = [0.77, 0.02]
 
-    [any.gather]                      # every engine
+    [any.nccl]                        # every engine
 
     [vllm.engine]                     # of a user's own load test
     residual_tpot = 0.08              # log-sigma of measured over predicted of a whole run
@@ -31,7 +31,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sizing.calibration.constants import BOUNDS, BY_FORMAT, FAMILIES, KERNEL_FORMATS, default, family_keys
+from sizing.calibration.constants import BOUNDS, BY_FORMAT, FAMILIES, default, family_keys
 from sizing.calibration.record import UNKNOWN_RESIDUAL, Calibration, Evidence, rule_of_thumb
 from sizing.catalog import Gpu
 from sizing.catalog import gpu as catalog_gpu
@@ -105,8 +105,9 @@ def _table(body: object, key: str, where: str) -> Table:
     family, _, kernel_format = key.partition(".")
     if family not in FAMILIES:
         raise CalibrationError(f"{where}: no such family; choose one of {', '.join(FAMILIES)}{nearest(key, FAMILIES)}")
-    if kernel_format and (family not in BY_FORMAT or kernel_format not in KERNEL_FORMATS):
-        raise CalibrationError(f"{where}: no such format; {', '.join(BY_FORMAT)} have {', '.join(KERNEL_FORMATS)}")
+    if kernel_format and kernel_format not in BY_FORMAT.get(family, ()):
+        formats = f"choose {', '.join(BY_FORMAT[family])}" if family in BY_FORMAT else f"{family} has none"
+        raise CalibrationError(f"{where}: no such format; {formats}")
     if not isinstance(body, dict):
         raise CalibrationError(f"{where}: not a table")
     allowed = [item.name for item in fields(FAMILIES[family])]

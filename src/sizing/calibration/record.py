@@ -14,6 +14,7 @@ from sizing.calibration.constants import (
     Elementwise,
     EngineTime,
     Exchange,
+    ExpertExchange,
     Gemm,
     Moe,
     Prefill,
@@ -78,7 +79,7 @@ class Calibration:
     name, gpu, engine
         What was asked for.
     families
-        Constants by family, ``gemm`` and ``moe`` by ``family.format``.
+        Constants by family, those of :data:`BY_FORMAT` by ``family.format``.
     evidence
         Where each family's constants come from.
     ideal
@@ -123,6 +124,11 @@ class Calibration:
     def exchange(self, family: str) -> Exchange:
         """Constants of a collective, such as ``all_reduce``."""
         found: Exchange = self.families[family]
+        return found
+
+    def expert_exchange(self, family: str) -> ExpertExchange:
+        """Constants of one way of the experts' exchange, such as ``deepep.dispatch``."""
+        found: ExpertExchange = self.families[family]
         return found
 
     @property

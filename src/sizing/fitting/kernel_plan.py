@@ -159,17 +159,10 @@ PLANS = (
             ("mla_prefill_module", ("mla_prefill",), (), ()),
         )
     ),
-    *(
-        Plan(families=(name,), operations=(name,), shared=shared, optional=optional, worth=0.04, aim=0.10)
-        for name, shared, optional in (
-            ("all_reduce", ("fixed_s", "link_fraction"), ("smoothness", "growth")),
-            ("library_all_reduce", ("fixed_s",), ()), ("gather", ("fixed_s",), ()),
-        )
-    ),
-    *(
-        Plan(families=(name,), operations=(name,), shared=("fixed_s",), optional=("link_fraction",), worth=0.3,
-             aim=0.10)
-        for name in ("dispatch", "combine", "dispatch_low", "combine_low")
-    ),
+    Plan(families=("all_reduce",), operations=("all_reduce",), shared=("fixed_s", "link_fraction"),
+         optional=("smoothness", "growth"), worth=0.04, aim=0.10),
+    Plan(families=("nccl",), operations=("nccl",), shared=("fixed_s",), worth=0.04, aim=0.10),
+    Plan(families=("deepep",), operations=("deepep",), optional=("copy_scale",), worth=0.1, aim=0.10),
+    Plan(families=("deepep_low",), operations=("deepep_low",), aim=0.10),
 )  # fmt: skip
 """In the order of the fit; blocks are fitted with the products they contain already in place."""

@@ -27,7 +27,7 @@ Progress = Callable[[Sequence[Any], int, str], Iterable[Any]]
 ROWS, TRIAL_ROWS = 1600, 500
 """Rows of one table that a fit, and the choice of its constants, look at, drawn evenly. [row]"""
 MOST = 29
-"""Constants of one GPU and engine, at most: with ten of the engine's own, under 40. [1]"""
+"""Constants of one GPU and engine at most, NCCL's and DeepEP's among them: with ten of the engine, under 40. [1]"""
 SOFT = 0.05
 """Log-ratio from which a row pulls less than its square. [1]"""
 SMALL = {"copy_s": 1e-9, "row_s": 1e-9, "alone_s": 1e-9, "element_s": 1e-11, "split_s": 3e-6, "reorder_s": 3e-6}
@@ -56,6 +56,8 @@ class FamilyFit:
         Log-sigma of single calls by operation; of medians by size. [1]
     gains
         Mean soft loss of a row that each optional constant took away. [1]
+    choice
+        Settings that the constants were fitted under.
     """
 
     gpu: str
@@ -70,6 +72,7 @@ class FamilyFit:
     residual: Mapping[str, float]
     systematic: Mapping[str, float] = field(default_factory=dict)
     gains: Mapping[Place, float] = field(default_factory=dict)
+    choice: Choice = field(default_factory=dict)
 
 
 def errors(ratio: Floats) -> tuple[float, float]:
@@ -117,7 +120,8 @@ def fit_kernels(
         kept = without_defects(table, find_gpu(table.gpu))
         cases.setdefault((table.gpu, table.engine), []).append(kept)
     fits: list[FamilyFit] = []
-    for (gpu_id, engine), found in progress(list(cases.items()), len(cases), "fitting"):
+    libraries_first = sorted(cases.items(), key=lambda case: case[0][1] != ANY)
+    for (gpu_id, engine), found in progress(libraries_first, len(cases), "fitting"):
         gpu = find_gpu(gpu_id)
         shipped = "vllm" if engine == ANY else engine
         old, now = calibration(base, gpu, shipped), calibration("measured", gpu, shipped)
@@ -129,8 +133,13 @@ def fit_kernels(
                 fit, now = _fit_family(mine, plan, gpu, engine, old, now)
                 done.append(fit)
                 groups.append((plan, mine))
-        fits += _pruned(done, groups, gpu, engine, old, now)
+        taken = _count([fit for fit in fits if fit.gpu == gpu_id and fit.engine == ANY])
+        fits += _pruned(done, groups, gpu, engine, old, now, MOST - taken)
     return fits
+
+
+def _count(fits: Sequence[FamilyFit]) -> int:
+    return sum(len(values) for fit in fits for values in fit.values.values())
 
 
 def _pruned(
@@ -140,19 +149,31 @@ def _pruned(
     engine: str,
     old: Calibration,
     now: Calibration,
+    most: int,
 ) -> list[FamilyFit]:
-    """Fits with the optional constants of least gain over aim taken back, until :data:`MOST` numbers are left."""
-    count = sum(len(values) for fit in fits for values in fit.values.values())
-    gains = sorted(
-        (gain / fit.plan.aim, number, place) for number, fit in enumerate(fits) for place, gain in fit.gains.items()
-    )
-    barred: dict[int, set[Place]] = {}
-    for _, number, place in gains[: max(count - MOST, 0)]:
-        barred.setdefault(number, set()).add(place)
-    for number, places in barred.items():
-        plan, tables = groups[number]
-        kept = [place for place in fits[number].gains if place not in places]
-        fits[number], now = _fit_family(tables, plan, gpu, engine, old, now, kept)
+    """Fits with optional constants taken back, each time the one whose loss is the least, until so many are left."""
+    kept = [list(fit.gains) for fit in fits]
+
+    def loss(number: int, without: Place | None = None) -> float:
+        fit, (plan, tables) = fits[number], groups[number]
+        samples = [t.where(_sample(len(t), TRIAL_ROWS)) for t in tables]
+        places = plan.needed(tables) + [p for p in kept[number] if p != without]
+        return _minimise(samples, places, gpu, _reset(now, plan), fit.choice)[1] / plan.aim
+
+    rises: dict[tuple[int, Place], float] = {}
+    changed = set(range(len(fits)))
+    for _ in range(_count(fits) - most):
+        rises = {at: rise for at, rise in rises.items() if at[0] not in changed}
+        for number in changed:
+            whole = loss(number)
+            rises.update({(number, place): loss(number, place) - whole for place in kept[number]})
+        number, place = min(rises, key=lambda at: rises[at])
+        kept[number].remove(place)
+        changed = {number}
+    for number, fit in enumerate(fits):
+        if len(kept[number]) < len(fit.gains):
+            plan, tables = groups[number]
+            fits[number], now = _fit_family(tables, plan, gpu, engine, old, now, kept[number])
     return fits
 
 
@@ -198,7 +219,7 @@ def _fit_family(
         after={name: errors(ratio) for name, ratio in final.items()},
         held_out={name: errors(ratio) for name, ratio in unseen.items()},
         residual={name: float(1.4826 * np.median(np.abs(ratio - np.median(ratio)))) for name, ratio in final.items()},
-        systematic={t.operation: _systematic(final[t.operation], t) for t in tables}, gains=gains,
+        systematic={t.operation: _systematic(final[t.operation], t) for t in tables}, gains=gains, choice=choice,
     )  # fmt: skip
     return fit, made
 
@@ -313,6 +334,9 @@ def _minimise(
         root = np.sqrt(1.0 + u)
         return np.stack([2.0 * (root - 1.0) * scale, 1.0 / root, -0.5 / root**3 / scale])
 
+    if not places:
+        unmoved = 0.5 * float(np.sum(loss(residuals(first) ** 2)[0]))
+        return made(first), unmoved / len(tables), {}
     inside = np.clip(np.maximum(first, 0.1 * unit), low + 1e-6 * (high - low), high - 1e-6 * (high - low))
     found = least_squares(
         residuals, inside / unit, bounds=(low / unit, high / unit), loss=loss, max_nfev=40, xtol=1e-5, ftol=1e-6

@@ -36,7 +36,7 @@ QUANTISED_INPUT = ("gemm.fp8", "gemm.fp8_block", "gemm.nvfp4")
 """Measured with the input quantised beforehand, which a served model does as it goes."""
 
 COLLECTIVES = {
-    "all_reduce": "library_all_reduce", "all_gather": "gather", "reduce_scatter": "gather",
+    "all_reduce": "nccl.all_reduce", "all_gather": "nccl.gather", "reduce_scatter": "nccl.gather",
     "point_to_point": "point_to_point",
 }  # fmt: skip
 """Families of what torch.distributed runs, which is NCCL: an engine's own all-reduce is another kernel."""
@@ -69,7 +69,7 @@ def columns(name: str, kernels: Sequence[str], shapes: Sequence[Mapping[str, Any
     """
     numbers = sorted({k for s in shapes for k, v in s.items() if isinstance(v, int | float)})
     out = {k: np.array([float(s.get(k, 0.0)) for s in shapes]) for k in numbers}
-    if name == "gather":  # what a rank holds before: a part of the whole when gathering, the whole when scattering
+    if name == "nccl.gather":  # what a rank holds before: a part of the whole when gathering, the whole when scattering
         scattered = np.array([s.get("operation") == "reduce_scatter" for s in shapes])
         out["bytes"] = np.where(scattered, out["bytes"] / out["ranks"], out["bytes"])
     if name == "elementwise":
@@ -89,8 +89,8 @@ def predict(name: str, at: Columns, gpu: Gpu, cal: Calibration) -> Floats:
     gpu, cal
         The accelerator and its constants.
     """
-    kind = name.partition(".")[0]
-    return np.asarray(_PREDICTORS[kind](at, gpu, cal) if kind in _PREDICTORS else _matrix(name, at, gpu, cal))
+    own = _PREDICTORS.get(name) or _PREDICTORS.get(name.partition(".")[0])
+    return np.asarray(own(at, gpu, cal) if own else _matrix(name, at, gpu, cal))
 
 
 def _matrix(name: str, at: Columns, gpu: Gpu, cal: Calibration) -> Floats:
@@ -153,8 +153,8 @@ _PREDICTORS: dict[str, Predictor] = {
     "mla_decode": _latent_decode,
     "mla_prefill": _latent_prefill,
     "elementwise": _elementwise,
-    "library_all_reduce": _by_ranks(partial(collectives.all_reduce_s, family="library_all_reduce"), lambda b, _: b),
-    "gather": _by_ranks(collectives.all_gather_s, lambda b, ranks: b * ranks),
+    "nccl.all_reduce": _by_ranks(partial(collectives.all_reduce_s, family="nccl.all_reduce"), lambda b, _: b),
+    "nccl.gather": _by_ranks(collectives.all_gather_s, lambda b, ranks: b * ranks),
     "point_to_point": _by_ranks(lambda b, _, gpu, cal: collectives.point_to_point_s(b, gpu, cal), lambda b, _: b),
 }
 

@@ -22,11 +22,9 @@ def scaled(calibration: Calibration) -> Calibration:
         "memory_fraction": engine.memory_scale,
         "compute_fraction": engine.compute_scale,
         "link_fraction": engine.link_scale,
+        "copy_scale": engine.link_scale,
     }
-    shared = (
-        "gather", "all_reduce", "library_all_reduce", "dispatch", "combine", "dispatch_low", "combine_low",
-        "point_to_point",
-    )  # fmt: skip
+    shared = ("all_reduce", "nccl", "deepep", "deepep_low", "point_to_point")
     neutral = [*changes.values(), engine.fixed_scale, engine.moe_scale]
     if calibration.ideal or all(np.all(np.asarray(x) == 1.0) for x in neutral):
         return calibration
@@ -36,7 +34,7 @@ def scaled(calibration: Calibration) -> Calibration:
             families[key] = constants
             continue
         found = {n: getattr(constants, n) / s for n, s in changes.items() if hasattr(constants, n)}
-        fixed = engine.link_scale if key in shared else engine.fixed_scale
+        fixed = engine.link_scale if key.partition(".")[0] in shared else engine.fixed_scale
         found["fixed_s"] = constants.fixed_s * (engine.moe_scale if key.startswith("moe.") else fixed)
         families[key] = replace(constants, **found)
     return replace(calibration, families=families)
@@ -61,7 +59,7 @@ def with_engine(calibration: Calibration, timing: EngineTiming) -> Calibration:
     if not timing.splits_context:
         families["attention_decode"] = replace(calibration.decode("attention_decode"), whole=1.0)
     if timing.library_all_reduce:
-        families["all_reduce"] = families["library_all_reduce"]
+        families["all_reduce"] = families["nccl.all_reduce"]
     return replace(
         calibration,
         families=families,

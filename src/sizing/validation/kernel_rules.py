@@ -81,7 +81,7 @@ def _above_compute(table: KernelTable, gpu: Gpu) -> Mask:
 
 def _one_host(table: KernelTable, gpu: Gpu) -> Mask:
     """PCIe paths of one machine, 20 times slower at 4 and 8 GPUs than at 2; serving runs elsewhere show 1.5."""
-    if gpu.link_bytes_per_s or table.operation not in ("all_reduce", "library_all_reduce", "gather"):
+    if gpu.link_bytes_per_s or table.operation not in ("all_reduce", "nccl.all_reduce", "nccl.gather"):
         return _none(table)
     return np.asarray(table.sizes["gpus"] > 2)
 

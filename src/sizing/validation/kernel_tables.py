@@ -327,7 +327,7 @@ def _read_all_reduce(frame: Frame, gpu: str, engine: str) -> list[KernelTable]:
     return _made(frame, gpu, engine, "all_reduce", newest, {"gpus": gpus, "bytes": 2.0 * elements}, 1e-3)
 
 
-NCCL_OPERATIONS = {"gather": ("all_gather", "reduce_scatter"), "library_all_reduce": ("all_reduce",)}
+NCCL_OPERATIONS = {"nccl.gather": ("all_gather", "reduce_scatter"), "nccl.all_reduce": ("all_reduce",)}
 """What NCCL's collectives count as."""
 
 
@@ -349,9 +349,9 @@ def _read_expert_exchange(frame: Frame, gpu: str, engine: str) -> list[KernelTab
     sizes = {"m": tokens, "n": hidden, "top_k": top_k, "gpus": gpus}
     tables = []
     for phase in ("dispatch", "combine"):
-        for backend, name in (("deepep_ht", phase), ("deepep_ll", f"{phase}_low")):
+        for backend, family in (("deepep_ht", "deepep"), ("deepep_ll", "deepep_low")):
             rows = (np.asarray(frame["comm_backend"]) == backend) & (np.asarray(frame["phase"]) == phase)
-            tables += _made(frame, gpu, "any", name, rows, sizes, 1e-6)
+            tables += _made(frame, gpu, "any", f"{family}.{phase}", rows, sizes, 1e-6)
     return tables
 
 

@@ -61,10 +61,11 @@ def predicted_s(table: KernelTable, gpu: Gpu, cal: Calibration) -> Floats:
             f"kernel tables: no operation {table.operation!r}; choose one of {', '.join(PREDICTORS)}"
             f"{nearest(family, PREDICTORS)}"
         )
-    if family in (*BY_FORMAT, "mla_decode_module", "mla_prefill_module") and kernel_format not in WEIGHTS:
+    formats = WEIGHTS if family.endswith("_module") else BY_FORMAT.get(family)
+    if formats and kernel_format not in formats:
         raise InputError(
-            f"kernel tables: {table.operation}: no format {kernel_format!r}; choose {', '.join(WEIGHTS)}"
-            f"{nearest(kernel_format, WEIGHTS)}"
+            f"kernel tables: {table.operation}: no format {kernel_format!r}; choose {', '.join(formats)}"
+            f"{nearest(kernel_format, formats)}"
         )
     try:
         return np.asarray(PREDICTORS[family](table, kernel_format, gpu, cal))
@@ -204,25 +205,21 @@ def _by_group(function: Callable[[Floats, int], Floats], table: KernelTable) -> 
     return out
 
 
-def _all_reduce(family: str) -> Callable[[KernelTable, str, Gpu, Calibration], Floats]:
-    def predict(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibration) -> Floats:
-        return _by_group(lambda size, gpus: collectives.all_reduce_s(size, gpus, gpu, cal, family=family), table)
-
-    return predict
+def _all_reduce(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibration) -> Floats:
+    return _by_group(lambda size, gpus: collectives.all_reduce_s(size, gpus, gpu, cal), table)
 
 
-def _gather(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibration) -> Floats:
-    return _by_group(lambda size, gpus: collectives.all_gather_s(size, gpus, gpu, cal), table)
+def _library(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibration) -> Floats:
+    if kernel_format == "gather":
+        return _by_group(lambda size, gpus: collectives.all_gather_s(size, gpus, gpu, cal), table)
+    return _by_group(lambda size, gpus: collectives.all_reduce_s(size, gpus, gpu, cal, family=table.operation), table)
 
 
-def _expert_exchange(combine: bool, low: bool) -> Callable[[KernelTable, str, Gpu, Calibration], Floats]:
-    def predict(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibration) -> Floats:
-        s = table.sizes
-        return collectives.all_to_all_s(
-            s["m"], s["n"], s["top_k"], int(s["gpus"][0]), gpu, cal, combine=combine, low_latency=low
-        )
-
-    return predict
+def _expert_exchange(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibration) -> Floats:
+    s, low = table.sizes, table.operation.startswith("deepep_low")
+    return collectives.all_to_all_s(
+        s["m"], s["n"], s["top_k"], int(s["gpus"][0]), gpu, cal, combine=kernel_format == "combine", low_latency=low
+    )
 
 
 PREDICTORS: dict[str, Callable[[KernelTable, str, Gpu, Calibration], Floats]] = {
@@ -235,12 +232,9 @@ PREDICTORS: dict[str, Callable[[KernelTable, str, Gpu, Calibration], Floats]] = 
     "mla_prefill": _latent_prefill,
     "mla_decode_module": _latent_decode_block,
     "mla_prefill_module": _latent_prefill_block,
-    "all_reduce": _all_reduce("all_reduce"),
-    "library_all_reduce": _all_reduce("library_all_reduce"),
-    "gather": _gather,
-    "dispatch": _expert_exchange(combine=False, low=False),
-    "combine": _expert_exchange(combine=True, low=False),
-    "dispatch_low": _expert_exchange(combine=False, low=True),
-    "combine_low": _expert_exchange(combine=True, low=True),
+    "all_reduce": _all_reduce,
+    "nccl": _library,
+    "deepep": _expert_exchange,
+    "deepep_low": _expert_exchange,
 }
 """Formula of each operation of a table."""

@@ -29,8 +29,8 @@ GOALS: tuple[tuple[str, tuple[str, ...], float, float | None], ...] = (
     ("MLA core", ("mla_decode", "mla_prefill"), 8.0, 25.0),
     ("MLA block", ("mla_decode_module", "mla_prefill_module"), 8.0, 25.0),
     ("MoE experts", ("moe",), 12.0, None),
-    ("all-reduce", ("all_reduce", "library_all_reduce"), 10.0, None),
-    ("all-to-all", ("dispatch", "combine", "dispatch_low", "combine_low"), 10.0, None),
+    ("all-reduce", ("all_reduce", "nccl.all_reduce"), 10.0, None),
+    ("all-to-all", ("deepep", "deepep_low"), 10.0, None),
 )
 """Groups of operations, with the median and 90th percentile aimed at. [%]"""
 APART = ("l40s",)
