@@ -172,3 +172,44 @@ def test_gpus_without_links_and_links_of_a_rack() -> None:
     assert collectives.link_bytes_per_s(rack, 144) == rack.nic_bytes_per_s
     bridged = gpu("a100-80-pcie")
     assert collectives.link_bytes_per_s(bridged, 16) <= collectives.link_bytes_per_s(bridged, 8)
+
+
+# DeepEP, docs/legacy.md: 128 tokens of 7,168, top 8, dispatched in FP8 and combined in BF16, H800 with 50 GB/s of
+# network each; microseconds.
+@pytest.mark.parametrize(
+    ("gpus", "dispatch_us", "combine_us"),
+    [(8, 77, 114), (16, 118, 195), (32, 155, 273), (64, 173, 314), (128, 192, 369), (256, 194, 360)],
+)
+def test_few_tokens_cross_nodes_as_fast_as_deepep_says(gpus: int, dispatch_us: float, combine_us: float) -> None:
+    chip, cal = case("h100-sxm")
+    found = [
+        float(collectives.all_to_all_s(128, 7168, 8, gpus, chip, cal, element_bytes=b, low_latency=True)) * 1e6
+        for b in (1.0, 2.0)
+    ]
+    assert found == [pytest.approx(dispatch_us, rel=0.1), pytest.approx(combine_us, rel=0.2)]
+
+
+# The same source: 4,096 tokens reach 43, 58 and 51 GB/s of network, copies to the own node among them.
+@pytest.mark.parametrize(("gpus", "measured"), [(16, 43e9), (32, 58e9), (64, 51e9)])
+@pytest.mark.parametrize("element_bytes", [1.0, 2.0])
+def test_many_tokens_reach_the_network_rate_that_deepep_says(gpus: int, measured: float, element_bytes: float) -> None:
+    chip, cal = case("h100-sxm")
+    took = float(
+        collectives.all_to_all_s(4096, 7168, 8, gpus, chip, cal, element_bytes=element_bytes, low_latency=False)
+    )
+    nodes = gpus / 8
+    sent = 4096 * 7168 * element_bytes * nodes * (1 - (1 - 1 / nodes) ** 8)
+    assert sent / took == pytest.approx(measured, rel=0.35)
+
+
+def test_faster_links_do_not_speed_up_what_the_multiprocessors_bound() -> None:
+    """DeepEP, eight GPUs, combine of 16,384 tokens of 7,168: 5.0 and 6.1 ms on H200, 8.0 and 8.7 on B200.
+
+    With 256 and 384 experts (aiconfigurator 0.12.0); B200's links are twice as fast.
+    """
+    took = {
+        name: float(collectives.all_to_all_s(16384, 7168, 8, 8, *case(name), low_latency=False)) * 1e3
+        for name in ("h200-sxm", "b200-hgx")
+    }
+    assert took["h200-sxm"] == pytest.approx(5.5, rel=0.2)
+    assert took["b200-hgx"] == pytest.approx(8.3, rel=0.2)

@@ -157,6 +157,7 @@ def test_a_stated_limit_of_sequences_holds_against_users_and_the_default_does_no
     case = read_case({**row, "notes": "max_num_seqs=32"})
     assert case.load == ClosedLoop(users=900, requests=None)
     run = predict_case(case, draws=0)
-    assert (run.active, run.waiting, run.limited_by) == (32, 868, "max_num_seqs")
+    assert (run.active, run.waiting) == pytest.approx((32, 868))
+    assert run.limited_by == "max_num_seqs"
     free = predict_case(read_case(row), draws=0)
     assert (free.active, free.waiting, free.limited_by) == (900, 0, "load")
