@@ -1,5 +1,7 @@
 """Simulate a fleet, iteration by iteration."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +31,8 @@ from sizing.errors import InputError
 if TYPE_CHECKING:
     from sizing.cli._simulation import Question
 
+Found = tuple[list[dict[str, object]], list[str], dict[str, object]]
+"""Rows, notes, sections of the document."""
 LINK_BYTES_PER_S = 5e10
 """One 400 Gb/s network card a replica, as the closed form of separate pools takes it. [byte/s]"""
 
@@ -129,44 +133,78 @@ def command(
     if replicas is None:
         asked.assumptions.append(asking.REPLICAS)
         replicas = int(str(asking.REPLICAS.value))
-    link = LINK_BYTES_PER_S
-    if kv_link is not None:
-        link = units.positive(units.bandwidth_bytes_per_s(kv_link, "--kv-link"), "--kv-link", "a bandwidth: 50GB/s")
+    link = _link_bytes_per_s(kv_link)
     fleet = {"replicas": replicas, "prefill_replicas": prefill_replicas, "router": router, "events": event or [],
              "kv_link_bytes_per_s": link if prefill_replicas else None}  # fmt: skip
     runs = {"requests": requests, "replications": replications, "warm_up": warm_up, "seed": seed,
             "duration_s": _seconds(duration, "--duration"), "horizon_s": _seconds(horizon, "--horizon")}  # fmt: skip
     how = {**runs, "fleet": _fleet(replicas, router, event or []),
            "prefill": _prefill(asked, prefill_replicas, router, link), "slo": asked.slo}  # fmt: skip
-    searched = sustainable or (goodput is not None and not compare_policies)
-    modes = {"--concurrency": concurrency is not None, "--rates": rates is not None, "--sustainable": searched,
-             "--compare-policies": compare_policies}  # fmt: skip
-    _check_modes({name for name, given in modes.items() if given}, asked)
-    share = None if goodput is None else units.fraction(goodput, "--goodput")
-    if compare_policies:
-        found = _policies(asked, how, share)
-    elif searched:
-        found = _sustainable(asked, how, share)
-    elif rates is not None:
-        found = _sweep(asked, how, rates=[positive_rate(x, "--rates") for x in rates.split(",")])
-    elif concurrency is not None:
-        users = [units.whole(x, "--concurrency", 1, 1 << 24) for x in concurrency.split(",")]
-        found = _sweep(asked, {**how, "pause_s": units.duration_s(pause, "--pause")}, users=users)
-    else:
-        found = _once(asked, how)
-    _print(asked, fleet, runs, found, format, out)
+    mode = Mode(concurrency=concurrency, pause=pause, rates=rates, sustainable=sustainable, goodput=goodput,
+                compare_policies=compare_policies)  # fmt: skip
+    _print(asked, fleet, runs, mode.run(asked, how), format, out)
+
+
+def _link_bytes_per_s(text: str | None) -> float:
+    if text is None:
+        return LINK_BYTES_PER_S
+    return units.positive(units.bandwidth_bytes_per_s(text, "--kv-link"), "--kv-link", "a bandwidth: 50GB/s")
 
 
 def _seconds(text: str | None, what: str) -> float | None:
     return None if text is None else units.duration_s(text, what)
 
 
-def _check_modes(modes: set[str], asked: "Question") -> None:
-    """One mode at a time, and those that change the rate need a workload."""
-    if len(modes) > 1:
-        raise InputError(f"{' and '.join(sorted(modes))}: give one of them")
-    if asked.fixes_no_rate and modes - {"--concurrency"}:
-        raise InputError(f"{modes.pop()}: a trace has its own rate; fit a workload file: size-inference workload --fit")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """What is asked of the replicas: one run, a sweep of loads, or a search; attributes as the options."""
+
+    concurrency: str | None = None
+    pause: str = "0s"
+    rates: str | None = None
+    sustainable: bool = False
+    goodput: str | None = None
+    compare_policies: bool = False
+
+    @property
+    def given(self) -> dict[str, Callable[["Question", dict[str, Any]], Found]]:
+        """The modes asked for, by option, each with what answers it."""
+        modes: dict[str, tuple[bool, Callable[[Question, dict[str, Any]], Found]]] = {
+            "--compare-policies": (self.compare_policies, self._policies),
+            "--sustainable": (self.sustainable or (self.goodput is not None and not self.compare_policies),
+                              self._sustainable),
+            "--rates": (self.rates is not None, self._rates),
+            "--concurrency": (self.concurrency is not None, self._users),
+        }  # fmt: skip
+        return {option: answer for option, (asked_for, answer) in modes.items() if asked_for}
+
+    def run(self, asked: "Question", how: dict[str, Any]) -> Found:
+        """Simulate: one mode at a time, and those that change the rate need a workload."""
+        given = self.given
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(sorted(given))}: give one of them")
+        if asked.fixes_no_rate and given.keys() - {"--concurrency"}:
+            raise InputError(
+                f"{next(iter(given))}: a trace has its own rate; fit a workload file: size-inference workload --fit"
+            )
+        return next(iter(given.values()), _once)(asked, how)
+
+    @property
+    def _share(self) -> float | None:
+        return None if self.goodput is None else units.fraction(self.goodput, "--goodput")
+
+    def _policies(self, asked: "Question", how: dict[str, Any]) -> Found:
+        return _policies(asked, how, self._share)
+
+    def _sustainable(self, asked: "Question", how: dict[str, Any]) -> Found:
+        return _sustainable(asked, how, self._share)
+
+    def _rates(self, asked: "Question", how: dict[str, Any]) -> Found:
+        return _sweep(asked, how, rates=[positive_rate(x, "--rates") for x in str(self.rates).split(",")])
+
+    def _users(self, asked: "Question", how: dict[str, Any]) -> Found:
+        users = [units.whole(x, "--concurrency", 1, 1 << 24) for x in str(self.concurrency).split(",")]
+        return _sweep(asked, {**how, "pause_s": units.duration_s(self.pause, "--pause")}, users=users)
 
 
 def _fleet(replicas: int, router: str, events: list[str]) -> Any:
@@ -194,9 +232,6 @@ def _prefill(asked: "Question", replicas: int, router: str, link_bytes_per_s: fl
         model=asked.replica, fleet=FleetPlan(replicas=replicas, router=router),
         transfer_token_s=float(transfer_s(token_bytes, link_bytes_per_s)),
     )  # fmt: skip
-
-
-Found = tuple[list[dict[str, object]], list[str], dict[str, object]]  # rows, notes, sections of the document
 
 
 def _once(asked: "Question", how: dict[str, Any]) -> Found:
