@@ -10,7 +10,7 @@ ORDER = (
     "errors", "units", "registry", "formats", "catalog", "hub", "architecture", "assumptions", "workload",
     "engines", "deployment", "calibration", "roofline", "collectives", "queueing", "memory", "operations",
     "steptable", "steptime", "techniques", "batching", "simulator", "replica", "fleet", "cost", "prepared",
-    "laws", "answer", "checked", "planner", "schema", "reports", "benchmarks", "validation", "fitting",
+    "laws", "answer", "remarks", "checked", "planner", "schema", "reports", "benchmarks", "validation", "fitting",
     "sweep", "web", "cli", "__main__",
 )  # fmt: skip
 FILES = sorted(p for p in (SOURCE / "sizing").rglob("*.py") if p.name != "__init__.py" or p.parent.name != "sizing")

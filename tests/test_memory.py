@@ -302,3 +302,22 @@ def test_the_datasheet_rule_is_the_back_of_an_envelope():
     assert b.total_bytes == 80e9
     assert b.kv_bytes == pytest.approx(0.9 * 80e9 - b.rank.weights_bytes)
     assert sum(line.bytes for line in b.lines) == pytest.approx(80e9)
+
+
+@pytest.mark.parametrize("chip", ["rtx4090", "a10", "l4", "l40s", "h100-sxm"])
+def test_an_engine_that_would_not_start_says_with_what_it_would(chip: str) -> None:
+    """8B in 16 bits: 24 GB cards hold 30,000 to 40,000 of the model's 131,072 tokens, and vLLM wants room for all."""
+    said = budget("8b", chip).refusal
+    assert bool(said) == (budget("8b", chip).printed_tokens < 131_072)
+    if not said:
+        return
+    assert said.startswith("vllm refuses to start with a context of 131,072 tokens")
+    advised = int(said.split("--max-model-len ")[1].split()[0])
+    assert 25_000 < advised <= budget("8b", chip).printed_tokens
+    assert budget("8b", chip, max_model_len=advised).refusal == ""
+    assert budget("8b", chip, engine="sglang").refusal == ""  # which cuts its longest request instead
+
+
+def test_the_budget_says_that_an_engine_would_not_start() -> None:
+    assert any("refuses to start" in note for note in budget_notes(budget("8b", "rtx4090"), ""))
+    assert not any("refuses to start" in note for note in budget_notes(budget("8b", "h100-sxm"), ""))

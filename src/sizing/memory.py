@@ -20,6 +20,8 @@ from sizing.formats import WeightFormat, weight_format
 
 GIB = 2.0**30
 RULES = ("usable", "datasheet")
+CONTEXT_STEP = 1024
+"""Contexts are advised in steps of this. [token]"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +130,22 @@ class MemoryBudget:
         return float(min((pool.requests(longest) for pool in self.pools), default=0.0))
 
     @property
+    def refusal(self) -> str:
+        """Why the engine would not start although the model fits; empty where it would.
+
+        vLLM raises where its cache is shorter than one request of the longest context
+        (``_check_enough_kv_cache_memory`` in ``vllm/v1/core/kv_cache_utils.py``).
+        """
+        longest, held = self.rank.max_model_len, self.printed_tokens
+        if not self.engine.holds_longest or self.shortfall_bytes > 0 or not 0 < self.printed_concurrency < 1:
+            return ""
+        shorter = max(held // CONTEXT_STEP * CONTEXT_STEP, int(min(self.request_tokens, held)))
+        return (
+            f"{self.engine.name} refuses to start with a context of {longest:,} tokens, of which its cache holds "
+            f"{held:,}: give it --max-model-len {shorter} or less"
+        )
+
+    @property
     def printed(self) -> "MemoryBudget":
         """Budget whose bytes the engine's log prints: that of the first pipeline stage."""
         return self.first_stage or self
@@ -204,6 +222,7 @@ def budget_notes(budget: MemoryBudget, *notes: str) -> list[str]:
     said = [note for note in notes if note]
     if budget.shortfall_bytes > 0:
         said.append(f"does not fit: {budget.shortfall_bytes / GIB:.2f} GiB more needed on each GPU")
+    said += [budget.refusal] if budget.refusal else []
     said.append(f"KV bytes per token and GPU: {budget.kv_bytes_per_token:,.0f}")
     said.append(f"KV room: {budget.kv_tokens:,.0f} tokens, in {fit:,.2f} requests of {length:,.0f} tokens")
     said.append(f"the engine's log will say ({budget.engine.name}, per attention replica):")

@@ -23,8 +23,10 @@ from sizing.engines.timing import engine_timing
 from sizing.errors import InputError, check_choice
 from sizing.fleet import Targets, size_fleet, size_spares
 from sizing.fleet.size import replicas_between, replicas_for
+from sizing.formats import weight_format
 from sizing.laws import Claim, broken_laws
 from sizing.prepared import Prepared, prepare
+from sizing.remarks import context_tokens, remarks
 from sizing.replica.colocated import METHODS, Load, ReplicaCapacity, load_at_rate, replica_capacity
 from sizing.replica.percentile import as_seen, out_of_depth, over_mean, rate_within
 from sizing.replica.predicted import at_rate, spread_of_rate
@@ -39,21 +41,14 @@ LAYOUTS = tuple(Parallelism(tp=tp, pp=pp) for tp, pp in ((1, 1), (2, 1), (4, 1),
 MOST_SIMULATED = 3
 """Candidates that simulation counts, as one after the other leads. [1]"""
 REMEDIES = {
-    "weights_do_not_fit": "put a replica on more GPUs (--tp), store weights in fewer bits (--weights fp8), or take a "
-    "GPU with more memory",
+    "weights_do_not_fit": "put a replica on more GPUs (--tp),{fewer_bits} or take a GPU with more memory",
     "kv_room": "shorten the context, store the KV cache in FP8 (--kv fp8), or put a replica on more GPUs (--tp)",
-    "tpot": "relax --slo-tpot, put a replica on more GPUs (--tp), store weights in fewer bits (--weights fp8), or take "
-    "a GPU with more memory bandwidth",
+    "tpot": "relax --slo-tpot, put a replica on more GPUs (--tp),{fewer_bits} or take a GPU with more memory bandwidth",
     "ttft": "relax --slo-ttft, shorten the prompt, put a replica on more GPUs (--tp), or take a GPU with more compute",
     "context": "shorten the prompt, take a model with a longer context, or set max_model_len if the model is extended",
     "law": "this is a fault of the calibration or of the library: check --calibration, or report it",
     "layout": "choose a tensor parallel size that divides the attention heads and fits the node",
 }
-
-
-SAMPLED = 20_000
-WORTH_SAYING = 1e-3
-"""Requests drawn to see how many are too long, and the share from which on it is said. [request], [1]"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +75,7 @@ def capacity(prepared: Prepared, question: Question, seen: Workload | None = Non
 def evaluate(prepared: Prepared, question: Question, usd_per_gpu_hour: float | None) -> Evaluation | Rejected:
     """One deployment against the targets, top to bottom: batch, replica, fleet, spares, load, cost."""
     workload, targets, deployment = question.workload, question.targets, prepared.deployment
-    tokens, most = workload.mean_input_tokens + workload.mean_output_tokens, _context(deployment)
+    tokens, most = workload.mean_input_tokens + workload.mean_output_tokens, context_tokens(deployment)
     if most and tokens > most:
         reason = f"a request has {tokens:,.0f} tokens on average, and the context ends at {most:,}"
         return Rejected(deployment=deployment, limit="context", reason=reason, remedy=REMEDIES["context"])
@@ -217,9 +212,17 @@ def rejected(prepared: Prepared, batch: Batch, replica: ReplicaCapacity, slo: Sl
     else:
         least = float(batch.grid_step_s[0]) * 1e3
         reason = f"one request alone decodes in {least:.1f} ms a token, above TPOT {slo.tpot_s * 1e3:.1f} ms"
-    return Rejected(
-        deployment=prepared.deployment, limit=limit, reason=reason, remedy=REMEDIES.get(limit, REMEDIES["tpot"])
-    )
+    remedy = REMEDIES.get(limit, REMEDIES["tpot"]).format(fewer_bits=_fewer_bits(prepared.deployment))
+    return Rejected(deployment=prepared.deployment, limit=limit, reason=reason, remedy=remedy)
+
+
+def _fewer_bits(deployment: Deployment) -> str:
+    """Advice on weights in fewer bits: FP8 on every GPU (unpacked where it must be), FP4 where it computes in it."""
+    stored = weight_format(deployment.formats.weights or deployment.model.checkpoint.name).element_bits
+    if stored > 8:
+        return " store weights in fewer bits (--weights fp8),"
+    fp4 = stored > 4 and "fp4" in deployment.gpu.peak_flops_per_s
+    return " store weights in fewer bits (--weights nvfp4)," if fp4 else ""
 
 
 def layouts(model: Model, gpu: Gpu) -> tuple[Parallelism, ...]:
@@ -356,7 +359,7 @@ def _plan(
     if verify is not False and (bursts or not question.slo.on_means):
         ranked, said = _settled_by_simulation(ranked, question, progress)
     cautions = (said.get(e.deployment.gpu.id, f"{e.deployment.gpu.id}: {e.caution}") for e in ranked if e.caution)
-    notes = (*notes, *cautions, *_beyond_context(ranked[:1], question.workload))
+    notes = (*notes, *cautions, *(remark for best in ranked[:1] for remark in remarks(best, question.workload)))
     checked = verify_evaluation(ranked[0], question) if verify and ranked else None
     if checked is not None:
         notes = (*notes, f"{ranked[0].deployment.gpu.id}: {checked.verdict()}")
@@ -365,34 +368,6 @@ def _plan(
         evaluations=tuple(ranked), rejected=tuple(a for a in answers if isinstance(a, Rejected)),
         assumptions=tuple(listed), notes=(*notes, *model.warnings), verification=checked,
     )  # fmt: skip
-
-
-def _beyond_context(cheapest: Sequence[Evaluation], workload: Workload) -> tuple[str, ...]:
-    """What an engine would refuse of the traffic, which the closed form takes for served."""
-    notes = []
-    for evaluation in cheapest:
-        deployment = evaluation.deployment
-        most = _context(deployment)
-        shared = workload.mean_input_tokens - workload.input_length.mean
-        if not most or (workload.sessions is None and _longest(workload) + shared <= most):
-            continue
-        drawn = workload.sample(SAMPLED)
-        beyond = float((drawn.input_tokens + drawn.output_tokens > most).mean())
-        if beyond >= WORTH_SAYING:
-            notes.append(
-                f"{beyond:.1%} of requests are longer than {most:,} tokens, the context of {deployment.model.name}: an "
-                "engine refuses them, and percentile targets are missed by as many"
-            )
-    return tuple(notes)
-
-
-def _context(deployment: Deployment) -> int:
-    """Longest request that an engine takes by its settings or the model; 0 if neither says. [token]"""
-    return deployment.settings.max_model_len or deployment.model.max_positions or 0
-
-
-def _longest(workload: Workload) -> float:
-    return workload.input_length.most + workload.output_length.most
 
 
 def _settled_by_simulation(

@@ -56,6 +56,28 @@ def test_infeasible_is_an_answer_with_a_remedy(capsys: pytest.CaptureFixture[str
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("gpu", "weights", "advised"),
+    [("h200", "bf16", "fp8"), ("h200", "fp8", None), ("b200", "fp8", "nvfp4"), ("b200", "nvfp4", None)],
+)
+def test_fewer_bits_are_advised_only_where_there_are_fewer(
+    gpu: str, weights: str, advised: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = outcome(capsys, "-m", "llama-3.3-70b", "--gpu", gpu, "--tp", "1", "--weights", weights,
+                        "--slo-tpot", "1ms")  # fmt: skip
+    remedy = next(line for line in out.splitlines() if "Remedy" in line)
+    assert ("--weights" in remedy) == (advised is not None)
+    assert advised is None or f"(--weights {advised})" in remedy
+
+
+def test_an_engine_that_would_not_start_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("-m", "llama-3.1-8b", "--gpu", "rtx4090", "--rps", "1", "--tp", "1", "--slo-tpot", "50ms")
+    _, out, _ = outcome(capsys, *asked)
+    assert "rtx4090: vllm refuses to start with a context of 131,072 tokens" in " ".join(out.split())
+    _, out, _ = outcome(capsys, *asked, "--engine", "sglang")
+    assert "refuses to start" not in out
+
+
 def test_a_layout_that_engines_refuse(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = outcome(capsys, "--gpu", "h100", "--tp", "3")
     assert code == 3

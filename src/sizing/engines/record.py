@@ -180,9 +180,12 @@ class Engine(ABC):
     limits_per_rank
         Whether each data-parallel rank schedules by itself, with the whole limits on sequences and tokens;
         otherwise ranks share them out.
+    holds_longest
+        Whether it starts only where the cache holds one request of the longest context.
     """
 
     limits_per_rank: ClassVar[bool] = True
+    holds_longest: ClassVar[bool] = False
     name: str
     version: Version = field(default_factory=Version)
 

@@ -10,6 +10,7 @@ Constants are fitted on start-up logs (``data/measured/memory.csv``); the mechan
 import math
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 from sizing.architecture import Model
 from sizing.catalog import Gpu
@@ -48,6 +49,7 @@ ROCM_LOADED_GIB = (0.64, 1.55)
 class Vllm(Engine):
     """vLLM."""
 
+    holds_longest: ClassVar[bool] = True
     name: str = "vllm"
 
     @property

@@ -146,13 +146,13 @@ PLANS = (
     *(
         Plan(families=("mla_decode",), operations=(table,), shared=("fixed_s",),
              optional=("unit_s", "compute_fraction", "memory_fraction", "context_s", "narrow", "narrow_rate",
-                       "smoothness", "split_s"), worth=0.04, instead_of=instead)
+                       "smoothness", "split_s"), worth=0.04, aim=0.065, instead_of=instead)
         for table, instead in (("mla_decode", ()), ("mla_decode_module", ("mla_decode",)))
     ),
     *(
         Plan(families=("mla_prefill",), operations=(table,), shared=("fixed_s",),
              optional=("compute_fraction", "ramp_tokens", "narrow", "token_s", *traffic),
-             choices=({}, *choices), worth=0.04, instead_of=instead)
+             choices=({}, *choices), worth=0.04, aim=0.065, instead_of=instead)
         for table, instead, traffic, choices in (
             ("mla_prefill", (), ("memory_fraction",),
              ({("mla_prefill", "tile_rows"): 64.0}, {("mla_prefill", "quantises"): 1.0})),

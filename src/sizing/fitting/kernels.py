@@ -155,10 +155,12 @@ def _pruned(
     kept = [list(fit.gains) for fit in fits]
 
     def loss(number: int, without: Place | None = None) -> float:
+        """Mean over a family's tables, by its aim; a family of n formats counts as sqrt(n) families."""
         fit, (plan, tables) = fits[number], groups[number]
-        samples = [t.where(_sample(len(t), TRIAL_ROWS)) for t in tables]
+        samples = [t.where(_sample(len(t), ROWS)) for t in tables]
         places = plan.needed(tables) + [p for p in kept[number] if p != without]
-        return _minimise(samples, places, gpu, _reset(now, plan), fit.choice)[1] / plan.aim
+        mean = _minimise(samples, places, gpu, _reset(now, plan), fit.choice)[1]
+        return float(mean * np.sqrt(len(tables)) / plan.aim)
 
     rises: dict[tuple[int, Place], float] = {}
     changed = set(range(len(fits)))
