@@ -151,4 +151,4 @@ def test_products_of_a_served_model_take_their_input_quantised(engine, weights, 
     size = (512.0, op.n, op.k, weights, chip, cal)
     found = float(seconds(op, s, chip, cal)[0]) / op.count
     assert found == pytest.approx(float(roofline.gemm_s(*size, fused=True)), rel=1e-12)
-    assert (found < float(roofline.gemm_s(*size))) == quantised
+    assert (found < float(roofline.gemm_s(*size)) * (1.0 - 1e-9)) == quantised

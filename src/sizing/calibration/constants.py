@@ -232,7 +232,7 @@ BY_FORMAT: Mapping[str, tuple[str, ...]] = {
 BY_KEY: Mapping[str, Mapping[str, float]] = {
     "gemm.fp8_block": {"fixed_s": 4.5e-6, "compute_fraction": 0.7, "ramp_bytes": 620.0, "split_s": 1.0,
                        "quantise_fraction": 0.55},
-    "gemm.fp8": {"fixed_s": 5e-6, "ramp_bytes": 620.0, "quantise_fraction": 0.3},
+    "gemm.fp8": {"fixed_s": 5e-6, "quantise_fraction": 0.3},
     "gemm.nvfp4": {"fixed_s": 6.5e-6, "compute_fraction": 0.5, "ramp_bytes": 400.0, "split_s": 1.0,
                    "quantise_fraction": 0.6},
     "gemm.int8": {"fixed_s": 1e-5, "compute_fraction": 0.7},
