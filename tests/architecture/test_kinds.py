@@ -35,6 +35,7 @@ STATE_ELEMENTS = [
     ("ibm-granite/granite-4.0-h-micro", 36 * (64 * 64 * 128 + 3 * (64 * 64 + 2 * 128))),
     ("MiniMaxAI/MiniMax-M1-80k", 70 * 64 * 128 * 128),
     ("nvidia/Nemotron-H-56B-Base-8K", 54 * (256 * 64 * 256 + 3 * (256 * 64 + 2 * 8 * 256))),
+    ("nvidia/NVIDIA-Nemotron-Nano-9B-v2", 27 * (128 * 80 * 128 + 3 * (128 * 80 + 2 * 8 * 128))),
 ]
 
 

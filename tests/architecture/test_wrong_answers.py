@@ -42,6 +42,20 @@ def test_embeddings_and_head_count() -> None:
     assert read_model("meta-llama/Meta-Llama-3-8B").parameters == 8_030_261_248  # shipped 6.98B
 
 
+# Model cards: parameters; recurrent, MLP and attention blocks.
+@pytest.mark.parametrize(
+    ("name", "billions", "blocks"),
+    [("nvidia/NVIDIA-Nemotron-Nano-9B-v2", 8.89, {27, 25, 4}),
+     ("nvidia/NVIDIA-Nemotron-Nano-12B-v2", 12.31, {28, 6})],
+)  # fmt: skip
+def test_hybrids_count_each_kind_of_block(name: str, billions: float, blocks: set[int]) -> None:
+    model = read_model(name)
+    assert round(model.parameters / 1e9, 2) == billions
+    assert {layer.count for layer in model.layers} == blocks
+    attention = min(blocks)
+    assert model.kv_bytes_per_token("bf16") == attention * 8 * 128 * 2 * 2
+
+
 def test_swiglu_has_three_matrices() -> None:
     layer = read_model("meta-llama/Meta-Llama-3-8B").layers[0]
     assert sum(linear.parameters for linear in layer.feed_forward.linears) == 3 * 4096 * 14_336
