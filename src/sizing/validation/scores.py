@@ -195,7 +195,7 @@ def table(
 def report(
     rows: Sequence[Mapping[str, str]], predictions: Sequence[RowPrediction]
 ) -> tuple[str, list[dict[str, object]], list[str]]:
-    """Title, error table, and one line for every row that isn't answered.
+    """Title, error table, and one line for every reason why rows aren't answered, with their ids.
 
     Parameters
     ----------
@@ -211,4 +211,11 @@ def report(
         f"{len(rows)} rows: {answered} of {known} with known lengths answered ({share:.1f} %), "
         f"{guessed} with guessed lengths apart; errors in per cent of what was measured"
     )
-    return title, table(scores(rows, predictions)), [f"{p.id}: {p.reason}" for p in unanswered]
+    return title, table(scores(rows, predictions)), _reasons(unanswered)
+
+
+def _reasons(unanswered: Sequence[RowPrediction]) -> list[str]:
+    by_reason: dict[str, list[str]] = {}
+    for prediction in unanswered:
+        by_reason.setdefault(prediction.reason, []).append(prediction.id)
+    return [f"{', '.join(ids)}: {reason}" for reason, ids in by_reason.items()]
