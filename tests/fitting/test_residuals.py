@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sizing.engines.timing import WIDER, engine_timing
+from sizing.engines.timing import WIDER, WIDEST, engine_timing
 from sizing.fitting.residuals import LEAST, LEAST_ROWS, Miss, misses, residual, spreads
 from sizing.replica.loads import QUANTILE_80
 from sizing.validation.cases import read_case
@@ -96,3 +96,11 @@ def test_what_is_less_certain_is_wider(metric: str) -> None:
     assert width["experts"] == pytest.approx(0.1 * WIDER["experts"][metric])
     assert width["drafts"] == pytest.approx(0.1 * WIDER["drafts"][metric])
     assert width["open"] == pytest.approx(0.12)
+
+
+def test_no_residual_is_wider_than_the_widest() -> None:
+    """An engine that is far off on a GPU, in an open loop, with drafts: wide, but not without bounds."""
+    timing = replace(engine_timing("vllm"), residual={"tpot": 0.4, "ttft": 1.3, "rate": 0.6}, residual_by_gpu={})
+    wide = timing.residual_on("h200-sxm", ["open loop", "drafts", "experts"])
+    assert wide == WIDEST
+    assert timing.residual_on("h200-sxm") == {"tpot": 0.4, "ttft": 1.3, "rate": 0.6}

@@ -27,6 +27,8 @@ SHARE = 0.78
 LEAST_ROWS = 12
 """Rows from which an engine on a GPU has spreads of its own. [1]"""
 LEAST, MOST = 0.02, 2.0
+SMALL = 1e-3
+"""Residual that shows how many times wider a case makes it, well below the widest that there is. [1]"""
 COLUMNS = {"tpot": "tpot_ms", "ttft": "ttft_ms", "rate": "output_tok_s"}
 
 
@@ -81,8 +83,8 @@ def misses(
 
 def _misses(row: Mapping[str, str], case: Case, apart: Sequence[float]) -> list[Miss]:
     run = predict_case(case, spread={})
-    unit = replace(case.timing, residual=dict.fromkeys(METRICS, 1.0), residual_by_gpu={})
-    wider = spreads_of(replace(case, timing=unit))
+    unit = replace(case.timing, residual=dict.fromkeys(METRICS, SMALL), residual_by_gpu={})
+    wider = {metric: sigma / SMALL for metric, sigma in spreads_of(replace(case, timing=unit)).items()}
     if run.kv_short:
         wider = {metric: w * WIDER["short of room"].get(metric, 1.0) for metric, w in wider.items()}
     values = {"tpot": run.tpot_s.times(1e3), "ttft": run.ttft_s.times(1e3),
