@@ -27,8 +27,8 @@ WIDER: Mapping[str, Mapping[str, float]] = {
     "short of room": {"tpot": 1.6, "rate": 1.6},
 }
 """How many times wider the residual is for what is less certain: experts, acceptance of drafts, separate pools, a rate
-or a burst of a data set whose lengths are known by their mean, requests that wait for KV room. From the medians and 80th
-percentiles of the errors of 2,400 measured runs with and without each, engine by engine. [1]"""
+or a burst of a data set whose lengths are known by their mean, requests that wait for KV room. From the medians and the
+80th percentiles of the errors of 2,400 measured runs with and without each, engine by engine. [1]"""
 WIDEST: Mapping[str, float] = {"tpot": 1.0, "ttft": 2.0, "rate": 1.0}
 """Residual that nothing exceeds: 80 % of runs lie within a factor of 3.6, and 13 in TTFT, whatever is unknown. [1]"""
 OPEN_QUESTION = 0.1
