@@ -187,6 +187,12 @@ def test_held_out_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert all(row["points"] == 1 for row in rows)
 
 
+def test_options_of_held_out_ask_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["validate", "bench", str(result(tmp_path)), "--gpu", "h100"]
+    assert run([*words, "--lowest", "--runs", "3"]) == 2
+    assert capsys.readouterr().err == "size-inference: --lowest, --runs: give --held-out with it\n"
+
+
 def test_validate_log_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "vllm.log"
     log.write_text(
