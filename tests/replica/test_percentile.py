@@ -191,3 +191,24 @@ def test_much_prefill_is_said(name: str, which: int, cv: float, utilisation: flo
     ready, asked = case(name, which, cv, utilisation)
     assert ready.prediction is not None
     assert word in out_of_depth(ready.prediction, asked, asked.request_rate_per_s)
+
+
+def test_long_prompts_that_differ_are_said_for_means_too() -> None:
+    """A replica that preempts a prompt of 12,000 tokens computes it again, and stays slow.
+
+    Mistral-Small-24B on H200 at half of its saturation: TTFT of hours in the simulator, of seconds by the closed form.
+    """
+    asked = replace(shape("long-chat"), arrivals=Gamma(cv=1.0))
+    deployment = sizing.Deployment(
+        model=sizing.read_model("mistralai/Mistral-Small-24B-Instruct-2501"), gpu=sizing.gpu("h200-sxm"),
+        settings=sizing.EngineSettings(memory_utilization=0.9, max_model_len=200_000),
+    )  # fmt: skip
+    ready = prepare(deployment, asked, sizing.load_calibration("measured", gpu=deployment.gpu), True)
+    assert ready.prediction is not None
+    rate = saturating(ready, asked, 0.5).request_rate_per_s
+    for slo in (sizing.Slo(), sizing.Slo(percentile=95.0)):
+        said = out_of_depth(ready.prediction, asked, rate, slo)
+        assert said.startswith("prefill of very different prompts takes"), said
+    small = ready_for(workload(1.0)).prediction
+    assert small is not None
+    assert out_of_depth(small, workload(1.0), 1.0, sizing.Slo()) == ""

@@ -45,6 +45,9 @@ MOST_BURSTY_LOAD = 0.35
 """Load of the queue of prompts where the gaps' CV is above 2. [1]"""
 MOST_FIXED = 0.6
 """Extra time of a step for prefilling at all, which prompts of a step share, over that of a decode step. [1]"""
+MOST_VARIED, SOME_PREFILL, MANY = 1.2, 0.2, 20.0
+"""Squared CV of what requests hold and share of prefill, both above which a long prompt stops many answers and one that
+is computed again after a preemption stops more; requests that decode with which that averages out. [1], [request]"""
 MOST_OF_ROOM = 0.25
 """Share of the KV room that one request may take. [1]"""
 LONGEST_S = 1e4
@@ -344,7 +347,7 @@ def out_of_depth(prediction: Prediction, workload: Workload, rate_per_s: float, 
     if workload.arrivals.gap_cv > MOST_CV:
         return f"arrivals with a CV of {workload.arrivals.gap_cv:.3g} are burstier than the closed form knows"
     if slo is not None and _plain(workload, slo):
-        return _plain_overflow(prediction, rate_per_s)
+        return _plain_depth(prediction, workload, rate_per_s)
     spread = spread_of(prediction, workload)
 
     def at(values: Values) -> float:
@@ -366,13 +369,16 @@ def out_of_depth(prediction: Prediction, workload: Workload, rate_per_s: float, 
         return f"with {decoding:.1f} requests that decode a step is no straight line of their number"
     if stream.gap_cv > 2.0 and at(spread.load) > MOST_BURSTY_LOAD:
         return f"bursts of prompts keep the queue for prefill {at(spread.load):.0%} busy"
-    return _much_prefill(spread.points, decoding, share)
+    return _much_prefill(spread, decoding, share)
 
 
-def _much_prefill(points: Points, decoding: float, share: float) -> str:
+def _much_prefill(spread: Spread, decoding: float, share: float) -> str:
     """Whether prefill takes so much of the time that noise is not small, or a step much to begin; in words."""
+    points = spread.points
     if share > 0.4 and decoding < 8.0:
         return f"answers are short: prefill takes {share:.0%} of the time and {decoding:.1f} requests decode"
+    if different := _different_prompts(share, spread.varied, decoding):
+        return different
     if (gain := _gain(points, decoding, share)) > MOST_GAIN:
         return f"prefill takes {share:.0%} of the time, and one request more counts {gain:.1f} times"
     fixed = float(np.interp(decoding, points.decoding, points.fixed_s / points.decode_s))
@@ -395,13 +401,25 @@ def _gain(points: Points, decoding: float, share: float) -> float:
     return 1.0 / ((1.0 - share) * max(1.0 - growth, 0.1))
 
 
-def _plain_overflow(prediction: Prediction, rate_per_s: float) -> str:
-    """Whether the number that decodes passes the room once in a hundred, by its linear noise; in words."""
+def _different_prompts(share: float, varied: float, decoding: float) -> str:
+    """Whether prompts take much of the time and differ so much that a replica which preempts one stays slow."""
+    if varied <= MOST_VARIED or share <= SOME_PREFILL or decoding >= MANY:
+        return ""
+    return f"prefill of very different prompts takes {share:.0%} of the time, and {decoding:.1f} requests decode"
+
+
+def _plain_depth(prediction: Prediction, workload: Workload, rate_per_s: float) -> str:
+    """Whether prompts differ much, or the number that decodes passes the room once in a hundred by its linear noise."""
+    curve = prediction.curve
+    decoding = float(np.interp(rate_per_s, prediction.nominal[0], curve.decoding))
+    decode_s = float(np.interp(decoding, curve.decoding, np.atleast_2d(curve.decode_s)[0]))
+    share = 1.0 - rate_per_s * max(workload.output_length.mean - 1.0, 1.0) * decode_s / max(decoding, 1e-9)
+    if different := _different_prompts(share, _held(workload)[1], decoding):
+        return different
     if "peak" not in prediction.remembered:
-        decoding = prediction.curve.decoding
-        slope = np.gradient(np.log(prediction.nominal[1]), np.log(decoding))
+        slope = np.gradient(np.log(prediction.nominal[1]), np.log(curve.decoding))
         spread = 1.0 / (1.0 - np.clip(slope, 0.0, 0.9))
-        prediction.remembered["peak"] = decoding + 2.326 * np.sqrt(spread * decoding) + spread
+        prediction.remembered["peak"] = curve.decoding + 2.326 * np.sqrt(spread * curve.decoding) + spread
     peak = float(np.interp(rate_per_s, prediction.nominal[0], prediction.remembered["peak"]))
     if peak <= prediction.room.most:
         return ""
