@@ -20,7 +20,7 @@ REPLICAS = (("Qwen/Qwen3-8B", 1), ("Qwen/Qwen3-32B", 2), ("Qwen/Qwen3-30B-A3B", 
 SHAPES = ("chat", "reasoning", "rag", "summarisation", "code")
 PERCENTILES = tuple(f"{metric}_{at}_s" for metric in ("ttft", "tpot") for at in ("p95", "p99"))
 SHORT = (("chat", 0, 1.0, 0.7), ("chat", 1, 3.0, 0.5), ("rag", 0, 3.0, 0.4), ("summarisation", 0, 2.0, 0.5),
-         ("reasoning", 0, 2.0, 0.5), ("code", 0, 2.0, 0.7))  # fmt: skip
+         ("reasoning", 0, 2.0, 0.4), ("code", 0, 2.0, 0.7))  # fmt: skip
 
 
 def ready_for(asked: sizing.Workload, model: str = "Qwen/Qwen3-8B", tp: int = 1) -> Prepared:
