@@ -33,8 +33,8 @@ LONG_ANSWER = 256.0
 MOST_CV = 3.0
 """CV of the gaps up to which the closed form was held against the simulator; burstier streams count as such. [1]"""
 OVERFLOW = 2e-4
-"""Share of requests that may find the room full at p99, were all of one length. A replica whose requests differ was seen
-to stay slow for good within half a million requests at 3.4e-5, a quarter above what is left to it. [1]"""
+"""Share of requests that may find the room full at p99, were all of one length. A replica whose requests differ was
+seen to stay slow for good within half a million requests at 3.4e-5, a quarter above what is left to it. [1]"""
 MOST_BEND = 1.05
 """Slope of a step over that after a burst, up to which linear noise was found to hold for few requests. [1]"""
 LEAST_EXCESS = 0.1
