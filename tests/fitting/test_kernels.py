@@ -6,6 +6,7 @@ import pytest
 from sizing.calibration import ANY, BOUNDS, calibration, read_tables
 from sizing.catalog import gpu
 from sizing.errors import InputError
+from sizing.fitting import kernels
 from sizing.fitting.kernel_plan import PLANS
 from sizing.fitting.kernel_report import calibration_text, constant_rows, fit_notes, fit_rows, of_gpus
 from sizing.fitting.kernels import FamilyFit, fit_kernels
@@ -92,6 +93,23 @@ def test_a_format_that_differs_keeps_a_constant_of_its_own() -> None:
     own = {key: values["compute_fraction"] for key, values in fit.values.items() if "compute_fraction" in values}
     assert own.get("moe.bf16", own["moe"]) == pytest.approx(0.7, rel=0.1)
     assert own.get("moe.fp8_block", own["moe"]) == pytest.approx(0.3, rel=0.1)
+
+
+def test_what_must_go_is_what_the_tables_miss_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second kernel of 30 us that adds up long contexts shows more than heads that cost a fifth more."""
+    truth = {**DECODE, "shared": 1.2, "split_s": 3e-5}
+    table = made("attention_decode", decodes(1200), attention_decode=truth)
+    (whole,) = fit_kernels([table])
+    optional = set(whole.gains)
+    assert ("attention_decode", "split_s") in optional
+    assert len(optional) > 1
+    monkeypatch.setattr(kernels, "MOST", sum(map(len, whole.values.values())) - len(optional) + 1)
+    (few,) = fit_kernels([table])
+    assert set(few.gains) == {("attention_decode", "split_s")}
+    monkeypatch.setattr(kernels, "MOST", 0)
+    (least,) = fit_kernels([table])
+    assert not least.gains
+    assert set(least.values["attention_decode"]) >= {"fixed_s", "memory_fraction", "unit_s"}  # these never go
 
 
 def test_no_gpu_and_engine_has_more_numbers_than_there_is_room_for() -> None:

@@ -164,7 +164,7 @@ def _pruned(
 
     rises: dict[tuple[int, Place], float] = {}
     changed = set(range(len(fits)))
-    for _ in range(_count(fits) - most):
+    for _ in range(min(_count(fits) - most, sum(map(len, kept)))):
         rises = {at: rise for at, rise in rises.items() if at[0] not in changed}
         for number in changed:
             whole = loss(number)
