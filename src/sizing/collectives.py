@@ -22,6 +22,17 @@ LOW_LATENCY_TOKENS = 512.0
 """Tokens a GPU sends, at most, with the low-latency kernels of expert parallelism. [token]"""
 
 
+def island_gpus(gpu: Gpu) -> int:
+    """GPUs that reach each other without the network: a node, or a link domain that is larger. [gpu]
+
+    Parameters
+    ----------
+    gpu
+        The accelerator.
+    """
+    return max(gpu.link_domain_gpus or 1, gpu.gpus_per_node or 8)
+
+
 def link_bytes_per_s(gpu: Gpu, gpus: int) -> float:
     """Bandwidth per GPU and direction that a group of that size has. [B/s]
 
@@ -32,7 +43,7 @@ def link_bytes_per_s(gpu: Gpu, gpus: int) -> float:
     gpus
         GPUs in the group.
     """
-    if gpus > max(gpu.link_domain_gpus or 1, gpu.gpus_per_node or 8):
+    if gpus > island_gpus(gpu):
         return min(gpu.link_bytes_per_s or 3.2e10, gpu.nic_bytes_per_s or 1.25e10)
     if gpu.link_bytes_per_s and gpus <= (gpu.link_domain_gpus or gpus):
         return gpu.link_bytes_per_s
@@ -111,7 +122,7 @@ def _crossings(top_k: ArrayLike, gpus: int, gpu: Gpu, forwards: bool) -> Seconds
 
     The kernels for many tokens send one copy to each node and forward it there; those for few send every copy.
     """
-    island = max(gpu.link_domain_gpus or 1, gpu.gpus_per_node or 8)
+    island = island_gpus(gpu)
     places = gpus / island if gpus > island else float(gpus)
     copies = np.asarray(top_k, dtype=float) if gpus > island and not forwards else _distinct(top_k, places)
     return np.asarray(copies * (places - 1.0) / places)

@@ -222,7 +222,8 @@ def budget_notes(budget: MemoryBudget, *notes: str) -> list[str]:
     said = [note for note in notes if note]
     if budget.shortfall_bytes > 0:
         said.append(f"does not fit: {budget.shortfall_bytes / GIB:.2f} GiB more needed on each GPU")
-    said += [budget.refusal] if budget.refusal else []
+    if refusal := budget.refusal:
+        said.append(refusal)
     said.append(f"KV bytes per token and GPU: {budget.kv_bytes_per_token:,.0f}")
     said.append(f"KV room: {budget.kv_tokens:,.0f} tokens, in {fit:,.2f} requests of {length:,.0f} tokens")
     said.append(f"the engine's log will say ({budget.engine.name}, per attention replica):")

@@ -1,6 +1,5 @@
 """Simulate a fleet, iteration by iteration."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -167,40 +166,27 @@ class Mode:
     compare_policies: bool = False
 
     @property
-    def given(self) -> dict[str, Callable[["Question", dict[str, Any]], Found]]:
-        """The modes asked for, by option, each with what answers it."""
-        modes: dict[str, tuple[bool, Callable[[Question, dict[str, Any]], Found]]] = {
-            "--compare-policies": (self.compare_policies, self._policies),
-            "--sustainable": (self.sustainable or (self.goodput is not None and not self.compare_policies),
-                              self._sustainable),
-            "--rates": (self.rates is not None, self._rates),
-            "--concurrency": (self.concurrency is not None, self._users),
-        }  # fmt: skip
-        return {option: answer for option, (asked_for, answer) in modes.items() if asked_for}
+    def given(self) -> list[str]:
+        """The modes asked for, by option."""
+        searched = self.sustainable or (self.goodput is not None and not self.compare_policies)
+        modes = {"--compare-policies": self.compare_policies, "--sustainable": searched,
+                 "--rates": self.rates is not None, "--concurrency": self.concurrency is not None}  # fmt: skip
+        return [option for option, asked_for in modes.items() if asked_for]
 
     def run(self, asked: "Question", how: dict[str, Any]) -> Found:
         """Simulate: one mode at a time, and those that change the rate need a workload."""
         given = self.given
         if len(given) > 1:
             raise InputError(f"{' and '.join(sorted(given))}: give one of them")
-        if asked.fixes_no_rate and given.keys() - {"--concurrency"}:
-            raise InputError(
-                f"{next(iter(given))}: a trace has its own rate; fit a workload file: size-inference workload --fit"
-            )
-        return next(iter(given.values()), _once)(asked, how)
-
-    @property
-    def _share(self) -> float | None:
-        return None if self.goodput is None else units.fraction(self.goodput, "--goodput")
-
-    def _policies(self, asked: "Question", how: dict[str, Any]) -> Found:
-        return _policies(asked, how, self._share)
-
-    def _sustainable(self, asked: "Question", how: dict[str, Any]) -> Found:
-        return _sustainable(asked, how, self._share)
-
-    def _rates(self, asked: "Question", how: dict[str, Any]) -> Found:
-        return _sweep(asked, how, rates=[positive_rate(x, "--rates") for x in str(self.rates).split(",")])
+        mode = given[0] if given else ""
+        if asked.fixes_no_rate and mode not in ("", "--concurrency"):
+            raise InputError(f"{mode}: a trace has its own rate; fit a workload file: size-inference workload --fit")
+        if mode in ("--compare-policies", "--sustainable"):
+            share = None if self.goodput is None else units.fraction(self.goodput, "--goodput")
+            return (_policies if mode == "--compare-policies" else _sustainable)(asked, how, share)
+        if mode == "--rates":
+            return _sweep(asked, how, rates=[positive_rate(x, "--rates") for x in str(self.rates).split(",")])
+        return self._users(asked, how) if mode else _once(asked, how)
 
     def _users(self, asked: "Question", how: dict[str, Any]) -> Found:
         users = [units.whole(x, "--concurrency", 1, 1 << 24) for x in str(self.concurrency).split(",")]

@@ -37,7 +37,7 @@ def command(
 
         emit(llmd_text(points), export)
     if held_out:
-        least = units.whole(fitted or "3", "--fitted", least=1)
+        least = units.whole("3" if fitted is None else fitted, "--fitted", least=1)
         most = None if runs is None else units.whole(runs, "--runs", least=1)
         report = held_out_report(points, settings, run.calibration, least, most, progress, lowest=lowest)
     else:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 CONSTANTS = (
@@ -30,9 +31,23 @@ WIDER: Mapping[str, Mapping[str, float]] = {
 or a burst of a data set whose lengths are known by their mean, requests that wait for KV room. From the medians and the
 80th percentiles of the errors of 2,400 measured runs with and without each, engine by engine. [1]"""
 WIDEST: Mapping[str, float] = {"tpot": 1.0, "ttft": 2.0, "rate": 1.0}
-"""Residual that nothing exceeds: 80 % of runs lie within a factor of 3.6, and 13 in TTFT, whatever is unknown. [1]"""
+"""Residual that an engine's traits do not exceed: 80 % of runs lie within a factor of 3.6, and 13 in TTFT. What a
+description leaves open, and queues for room, come on top. [1]"""
 OPEN_QUESTION = 0.1
 """What each thing that a description leaves open adds to the residual's width. [1]"""
+
+
+def times_wider(metric: str, traits: Iterable[str]) -> float:
+    """How many times wider a residual is made by what a deployment or a load has. [1]
+
+    Parameters
+    ----------
+    metric
+        ``tpot``, ``ttft`` or ``rate``.
+    traits
+        Of :data:`WIDER`.
+    """
+    return prod(WIDER[trait].get(metric, 1.0) for trait in traits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +81,11 @@ class Scheduling:
     drafts: float = 0.0
     accepted: float = 1.0
     idle_slots: float = 0.0
+
+    @property
+    def step_tokens(self) -> float:
+        """Prompt tokens that a step takes, at most: the budget, and no fewer than one block of 16. [token]"""
+        return max(self.token_budget, 16.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,10 +154,9 @@ class EngineTiming:
         traits
             Of :data:`WIDER`, that the deployment or the load has.
         """
-        found = {**self.residual, **self.residual_by_gpu.get(gpu_id, {})}
-        for trait in traits:
-            found = {metric: sigma * WIDER[trait].get(metric, 1.0) for metric, sigma in found.items()}
-        return {metric: min(sigma, WIDEST.get(metric, sigma)) for metric, sigma in found.items()}
+        found, held = {**self.residual, **self.residual_by_gpu.get(gpu_id, {})}, tuple(traits)
+        wide = {metric: sigma * times_wider(metric, held) for metric, sigma in found.items()}
+        return {metric: min(sigma, WIDEST.get(metric, sigma)) for metric, sigma in wide.items()}
 
     def scheduling(
         self, token_budget: float, drafts: float = 0.0, acceptance: float = ACCEPTANCE, schedulers: int = 1

@@ -157,7 +157,7 @@ def _pruned(
     def loss(number: int, without: Place | None = None) -> float:
         """Mean over a family's tables, by its aim; a family of n formats counts as sqrt(n) families."""
         fit, (plan, tables) = fits[number], groups[number]
-        samples = [t.where(_sample(len(t), ROWS)) for t in tables]
+        samples = _drawn(tables, ROWS)
         places = plan.needed(tables) + [p for p in kept[number] if p != without]
         mean = _minimise(samples, places, gpu, _reset(now, plan), fit.choice)[1]
         return float(mean * np.sqrt(len(tables)) / plan.aim)
@@ -189,7 +189,7 @@ def _fit_family(
     only: Sequence[Place] | None = None,
 ) -> tuple[FamilyFit, Calibration]:
     start = _reset(now, plan)
-    samples = [t.where(_sample(len(t), ROWS)) for t in tables]
+    samples = _drawn(tables, ROWS)
     halves = [[t.where(_half(t) == h) for t in samples] for h in (0, 1)]
     places, choice, gains = _selected(tables, plan, gpu, start, only)
     made, _, found = _minimise(samples, places, gpu, start, choice)
@@ -234,7 +234,7 @@ def _selected(
     The settings with the least loss; then, one at a time, the optional constant that lowers the loss most, while
     one is worth its place. With ``only``, those and no others.
     """
-    samples = [t.where(_sample(len(t), TRIAL_ROWS)) for t in tables]
+    samples = _drawn(tables, TRIAL_ROWS)
     places = plan.needed(tables)
     best: tuple[float, Calibration, Choice] | None = None
     for choice in plan.settings(tables):
@@ -254,6 +254,11 @@ def _selected(
         made, cost, places = better, lower, [*places, place]
         left = [p for p in left if p != place]
     return places, choice, gains
+
+
+def _drawn(tables: Sequence[KernelTable], most: int) -> list[KernelTable]:
+    """Each table with that many rows at most, the same ones each time."""
+    return [table.where(_sample(len(table), most)) for table in tables]
 
 
 def _sample(rows: int, most: int) -> NDArray[np.intp]:

@@ -7,19 +7,19 @@ those of the fit and, where there are, those under constants that were fitted wi
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sizing.engines.timing import WIDER
+from sizing.engines.timing import OPEN_QUESTION, times_wider
 from sizing.errors import SizingError
 from sizing.fitting.serving import METRICS
 from sizing.replica.loads import QUANTILE_80, Estimate
 from sizing.validation.cases import Case, read_case
 from sizing.validation.scores import truth
-from sizing.validation.serving import predict_case, settled, spreads_of
+from sizing.validation.serving import predict_case, settled, traits_of
 
 Floats = NDArray[np.float64]
 SHARE = 0.78
@@ -27,8 +27,6 @@ SHARE = 0.78
 LEAST_ROWS = 12
 """Rows from which an engine on a GPU has spreads of its own. [1]"""
 LEAST, MOST = 0.02, 2.0
-SMALL = 1e-3
-"""Residual that shows how many times wider a case makes it, well below the widest that there is. [1]"""
 COLUMNS = {"tpot": "tpot_ms", "ttft": "ttft_ms", "rate": "output_tok_s"}
 
 
@@ -83,10 +81,8 @@ def misses(
 
 def _misses(row: Mapping[str, str], case: Case, apart: Sequence[float]) -> list[Miss]:
     run = predict_case(case, spread={})
-    unit = replace(case.timing, residual=dict.fromkeys(METRICS, SMALL), residual_by_gpu={})
-    wider = {metric: sigma / SMALL for metric, sigma in spreads_of(replace(case, timing=unit)).items()}
-    if run.kv_short:
-        wider = {metric: w * WIDER["short of room"].get(metric, 1.0) for metric, w in wider.items()}
+    traits = [*traits_of(case), *(["short of room"] if run.kv_short else [])]
+    open_questions = 1.0 + OPEN_QUESTION * len(case.assumptions)
     values = {"tpot": run.tpot_s.times(1e3), "ttft": run.ttft_s.times(1e3),
               "rate": run.output_tokens_per_s.times(case.replicas)}  # fmt: skip
     found = []
@@ -97,7 +93,7 @@ def _misses(row: Mapping[str, str], case: Case, apart: Sequence[float]) -> list[
         other = [apart[i]] if len(apart) > i and np.isfinite(apart[i]) else []
         own = float(np.log(value.value / measured))
         found.append(Miss(engine=case.timing.name, gpu=case.deployment.gpu.id, metric=metric, errors=(own, *other),
-                          drawn=_sigma(value), wider=wider[metric]))  # fmt: skip
+                          drawn=_sigma(value), wider=open_questions * times_wider(metric, traits)))  # fmt: skip
     return found
 
 

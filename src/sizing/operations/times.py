@@ -149,7 +149,7 @@ def _all_to_all(op: Operation, step: Step, gpu: Gpu, cal: Calibration) -> Array:
 
 def _point_to_point(op: Operation, step: Step, gpu: Gpu, cal: Calibration) -> Array:
     return collectives.point_to_point_s(
-        _message(op, step), gpu, cal, across_nodes=op.gpus > max(gpu.gpus_per_node, gpu.link_domain_gpus)
+        _message(op, step), gpu, cal, across_nodes=op.gpus > collectives.island_gpus(gpu)
     )
 
 

@@ -84,7 +84,7 @@ def chunks_of(lengths: Lengths, scheduling: Scheduling) -> float:
     lengths, scheduling
         Of requests and engine.
     """
-    return max(float(np.ceil(lengths.input_tokens / max(scheduling.token_budget, 16.0))), 1.0)
+    return max(float(np.ceil(lengths.input_tokens / scheduling.step_tokens)), 1.0)
 
 
 def prefill_s(steps: StepModel, counts: Values, lengths: Lengths, scheduling: Scheduling) -> Values:
@@ -126,7 +126,7 @@ def run_curve(steps: StepModel, lengths: Lengths, scheduling: Scheduling, most: 
     decoding = decode_grid(most, points)
     in_step = lengths.fixed and scheduling.lockstep and others < 1.0
     prompt, output = lengths.input_tokens, max(lengths.output_tokens - 1.0, TIE)
-    budget = max(scheduling.token_budget, 16.0)
+    budget = scheduling.step_tokens
     chunks = chunks_of(lengths, scheduling) if scheduling.chunked else 1.0
     several = max(budget / prompt, 1.0)
     seen = 1.0 + others * decoding

@@ -7,6 +7,7 @@ overflow the room, or answers are too short for any of it, :func:`out_of_depth` 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -380,7 +381,7 @@ def _much_prefill(spread: Spread, decoding: float, share: float) -> str:
     points = spread.points
     if share > 0.4 and decoding < 8.0:
         return f"answers are short: prefill takes {share:.0%} of the time and {decoding:.1f} requests decode"
-    if different := _different_prompts(share, spread.varied, decoding):
+    if different := _different_prompts(share, decoding, lambda: spread.varied):
         return different
     if (gain := _gain(points, decoding, share)) > MOST_GAIN:
         return f"prefill takes {share:.0%} of the time, and one request more counts {gain:.1f} times"
@@ -404,9 +405,9 @@ def _gain(points: Points, decoding: float, share: float) -> float:
     return 1.0 / ((1.0 - share) * max(1.0 - growth, 0.1))
 
 
-def _different_prompts(share: float, varied: float, decoding: float) -> str:
+def _different_prompts(share: float, decoding: float, varied: Callable[[], float]) -> str:
     """Whether prompts take much of the time and differ so much that a replica which preempts one stays slow."""
-    if varied <= MOST_VARIED or share <= SOME_PREFILL or decoding >= MANY:
+    if share <= SOME_PREFILL or decoding >= MANY or varied() <= MOST_VARIED:
         return ""
     return f"prefill of very different prompts takes {share:.0%} of the time, and {decoding:.1f} requests decode"
 
@@ -417,7 +418,7 @@ def _plain_depth(prediction: Prediction, workload: Workload, rate_per_s: float) 
     decoding = float(np.interp(rate_per_s, prediction.nominal[0], curve.decoding))
     decode_s = float(np.interp(decoding, curve.decoding, np.atleast_2d(curve.decode_s)[0]))
     share = 1.0 - rate_per_s * max(workload.output_length.mean - 1.0, 1.0) * decode_s / max(decoding, 1e-9)
-    if different := _different_prompts(share, _held(workload)[1], decoding):
+    if different := _different_prompts(share, decoding, lambda: _held(workload)[1]):
         return different
     if "peak" not in prediction.remembered:
         slope = np.gradient(np.log(prediction.nominal[1]), np.log(curve.decoding))

@@ -57,7 +57,7 @@ def predict_pools(
     output = max(lengths.output_tokens - 1.0, 1e-9)
     tpot = decode_tokens_s(decode, 1.0 + decoding, lengths, scheduling)
     rate = takers * decoding / (output * tpot)
-    several = max(max(scheduling.token_budget, 16.0) / lengths.input_tokens, 1.0)
+    several = max(scheduling.step_tokens / lengths.input_tokens, 1.0)
     alone_s, full_s = np.split(prefill_s(prefill, np.array([1.0, several]), lengths, scheduling), 2, axis=-1)
     service = np.minimum(alone_s, full_s / several) / givers
     use = np.minimum(rate * service, 0.9995)

@@ -105,7 +105,7 @@ def prompts_of(
     """
     isl = workload.input_length
     tokens = np.maximum(isl.quantile(MIDDLES) + workload.mean_input_tokens - isl.mean, 1.0)
-    budget = max(scheduling.token_budget, 16.0)
+    budget = scheduling.step_tokens
     mean = float(tokens @ WEIGHTS)
     around, some = mean * AROUND, np.interp(SHARES, MIDDLES, tokens)
     sizes = np.concatenate([tokens, around, 2.0 * around, some])

@@ -115,7 +115,7 @@ State = dict[str, float | str | bool]
 def _first_wave_s(found: dict[str, Values], users: float, lengths: Lengths, scheduling: Scheduling,
                   own: EngineTime) -> Values:  # fmt: skip
     """Mean time to first token when all users start together: the mean over a queue of full steps. [s]"""
-    steps_needed = users * lengths.input_tokens / max(scheduling.token_budget, 16.0)
+    steps_needed = users * lengths.input_tokens / scheduling.step_tokens
     mean = found["full_step_s"] * (max(steps_needed, 1.0) + 1.0) / 2.0
     return np.asarray(np.maximum(np.ravel(own.start_scale) * mean + np.ravel(own.first_token_s), found["start_s"]))
 
@@ -266,7 +266,7 @@ def _first_tpot_s(steps: StepModel, found: dict[str, Values], active: float, len
     While prompts are left, every step is full of them: a request is held up by half of those steps on average, spread
     over its own answer, so short answers see more of it: the mean of 1/O is (1 + cv^2) / E[O] for lognormal lengths.
     """
-    needed = active * lengths.input_tokens / max(scheduling.token_budget, 16.0)
+    needed = active * lengths.input_tokens / scheduling.step_tokens
     held_s = found["full_step_s"] * max(needed - 1.0, 0.0) / 2.0
     decode_s = np.ravel(decode_tokens_s(steps, np.array([active]), lengths, scheduling))
     return np.asarray(decode_s + held_s * (1.0 + lengths.output_cv**2) / max(lengths.output_tokens - 1.0, 1e-9))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sizing.calibration import Calibration, EngineTime, Evidence
+from sizing.calibration.constants import Exchange, ExpertExchange
 from sizing.engines.timing import EngineTiming
 
 
@@ -24,7 +25,6 @@ def scaled(calibration: Calibration) -> Calibration:
         "link_fraction": engine.link_scale,
         "copy_scale": engine.link_scale,
     }
-    shared = ("all_reduce", "nccl", "deepep", "deepep_low", "point_to_point")
     neutral = [*changes.values(), engine.fixed_scale, engine.moe_scale]
     if calibration.ideal or all(np.all(np.asarray(x) == 1.0) for x in neutral):
         return calibration
@@ -34,7 +34,7 @@ def scaled(calibration: Calibration) -> Calibration:
             families[key] = constants
             continue
         found = {n: getattr(constants, n) / s for n, s in changes.items() if hasattr(constants, n)}
-        fixed = engine.link_scale if key.partition(".")[0] in shared else engine.fixed_scale
+        fixed = engine.link_scale if isinstance(constants, Exchange | ExpertExchange) else engine.fixed_scale
         found["fixed_s"] = constants.fixed_s * (engine.moe_scale if key.startswith("moe.") else fixed)
         families[key] = replace(constants, **found)
     return replace(calibration, families=families)

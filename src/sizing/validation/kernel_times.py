@@ -205,11 +205,7 @@ def _by_group(function: Callable[[Floats, int], Floats], table: KernelTable) -> 
     return out
 
 
-def _all_reduce(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibration) -> Floats:
-    return _by_group(lambda size, gpus: collectives.all_reduce_s(size, gpus, gpu, cal), table)
-
-
-def _library(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibration) -> Floats:
+def _collective(table: KernelTable, kernel_format: str, gpu: Gpu, cal: Calibration) -> Floats:
     if kernel_format == "gather":
         return _by_group(lambda size, gpus: collectives.all_gather_s(size, gpus, gpu, cal), table)
     return _by_group(lambda size, gpus: collectives.all_reduce_s(size, gpus, gpu, cal, family=table.operation), table)
@@ -232,8 +228,8 @@ PREDICTORS: dict[str, Callable[[KernelTable, str, Gpu, Calibration], Floats]] = 
     "mla_prefill": _latent_prefill,
     "mla_decode_module": _latent_decode_block,
     "mla_prefill_module": _latent_prefill_block,
-    "all_reduce": _all_reduce,
-    "nccl": _library,
+    "all_reduce": _collective,
+    "nccl": _collective,
     "deepep": _expert_exchange,
     "deepep_low": _expert_exchange,
 }

@@ -227,12 +227,23 @@ def spreads_of(case: Case) -> dict[str, float]:
     case
         The question.
     """
+    found = case.timing.residual_on(case.deployment.gpu.id, traits_of(case))
+    return {metric: sigma * (1.0 + OPEN_QUESTION * len(case.assumptions)) for metric, sigma in found.items()}
+
+
+def traits_of(case: Case) -> list[str]:
+    """What of :data:`sizing.engines.timing.WIDER` a case has.
+
+    Parameters
+    ----------
+    case
+        The question.
+    """
     known = {
         "experts": case.deployment.model.is_moe, "drafts": case.drafts > 0, "pools": case.pools is not None,
         "open loop": isinstance(case.load, OpenLoop | Targeted),
     }  # fmt: skip
-    found = case.timing.residual_on(case.deployment.gpu.id, [trait for trait, holds in known.items() if holds])
-    return {metric: sigma * (1.0 + OPEN_QUESTION * len(case.assumptions)) for metric, sigma in found.items()}
+    return [trait for trait, holds in known.items() if holds]
 
 
 def settled(case: Case, name: str = "measured") -> Case:
